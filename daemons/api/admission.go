@@ -44,7 +44,7 @@ type Origin interface {
 	Verb() string
 	// Annotate adds an annotation to the audit event of the request.
 	Annotate(key, value string)
-	// Audited says whether there is such an event, and one that tells of contents where those are meant.
+	// Audited reports whether there is such an event, and one that tells of contents where those are meant.
 	Audited(contents bool) bool
 }
 

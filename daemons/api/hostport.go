@@ -41,7 +41,7 @@ func HostPorts(pod *corev1.Pod) []HostPort {
 	return out
 }
 
-// Conflicts says whether two pods cannot have both on one machine: the same port and protocol, and the same address
+// Conflicts reports whether two pods cannot have both on one machine: the same port and protocol, and the same address
 // unless either has all of them.
 func (p HostPort) Conflicts(o HostPort) bool {
 	return p.Port == o.Port && p.Protocol == o.Protocol &&

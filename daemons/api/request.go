@@ -29,7 +29,7 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// InGroup says whether the user is a member of group.
+// InGroup reports whether the user is a member of group.
 func (u User) InGroup(group string) bool {
 	for _, g := range u.Groups {
 		if g == group {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Tolerates says whether a toleration matches a taint. Empty keys and effects match all; Gt and Lt compare whole
+// Tolerates reports whether a toleration matches a taint. Empty keys and effects match all; Gt and Lt compare whole
 // numbers, and match nothing that is none: a taint's value above the toleration's is tolerated by Gt, one below it by
 // Lt.
 func Tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {

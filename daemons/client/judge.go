@@ -73,7 +73,7 @@ func (j *Judge) Token(ctx context.Context, token string) (api.User, bool, error)
 	return v.user, v.yes, err
 }
 
-// May says whether a user may get a path.
+// May reports whether a user may get a path.
 func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, error) {
 	return j.may(
 		ctx,
@@ -85,7 +85,7 @@ func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, erro
 	)
 }
 
-// MayUse says whether a user may do something with resources.
+// MayUse reports whether a user may do something with resources.
 func (j *Judge) MayUse(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error) {
 	about := fmt.Sprintf(
 		"%q %q %q %q %q %q",

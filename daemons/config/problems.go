@@ -330,7 +330,7 @@ func (f *KubeletFile) problems() (list []Problem) {
 	return list
 }
 
-// threshold says whether a text is a quantity or a percentage.
+// threshold reports whether a text is a quantity or a percentage.
 func threshold(text string) bool {
 	if share, ok := strings.CutSuffix(text, "%"); ok {
 		percent, err := strconv.ParseFloat(share, 64)

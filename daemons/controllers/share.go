@@ -241,7 +241,7 @@ func (s *sharer) word(text string) string {
 	return text
 }
 
-// same replaces *is by the equal value *last, and says whether they were equal.
+// same replaces *is by the equal value *last, and reports whether they were equal.
 func same[T any](is, last *T) bool {
 	if !reflect.DeepEqual(*is, *last) {
 		return false

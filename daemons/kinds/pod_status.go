@@ -49,7 +49,7 @@ func summarize(pod *corev1.Pod) podSummary {
 	return s
 }
 
-// initContainers says whether an init container is still to be waited for.
+// initContainers reports whether an init container is still to be waited for.
 func (s *podSummary) initContainers(pod *corev1.Pod, sidecars map[string]bool) bool {
 	initializing := false
 	for i, c := range pod.Status.InitContainerStatuses {

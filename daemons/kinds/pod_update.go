@@ -134,7 +134,7 @@ func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// begins says whether requirements begin with those of before. A term without any meets nothing, and gets none.
+// begins reports whether requirements begin with those of before. A term without any meets nothing, and gets none.
 func begins(is, was []corev1.NodeSelectorRequirement) bool {
 	return len(is) >= len(was) && Same(is[:len(was)], was)
 }

@@ -162,7 +162,7 @@ func anyHugePages(list corev1.ResourceList) bool {
 	return false
 }
 
-// ordinary says whether a list has what every container needs some of.
+// ordinary reports whether a list has what every container needs some of.
 func ordinary(list corev1.ResourceList) bool {
 	_, cpu := list[corev1.ResourceCPU]
 	_, memory := list[corev1.ResourceMemory]

@@ -201,7 +201,7 @@ func conditionTypes(types []string) field.ErrorList {
 	return errs
 }
 
-// nativeResource says whether a resource's name is Kubernetes' own.
+// nativeResource reports whether a resource's name is Kubernetes' own.
 func nativeResource(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -179,7 +179,7 @@ func countOrShare(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// isZero says whether a number of pods, or a share of them, is none.
+// isZero reports whether a number of pods, or a share of them, is none.
 func isZero(v *intstr.IntOrString) bool {
 	if v == nil {
 		return true

@@ -123,7 +123,7 @@ func orDefault[T any](to **T, value T) {
 	}
 }
 
-// accepted says whether a condition was taken once already: a stored expression that this
+// accepted reports whether a condition was taken once already: a stored expression that this
 // server would not take anew stays good.
 func accepted(c admissionregistrationv1.MatchCondition, old []admissionregistrationv1.MutatingWebhook) bool {
 	return slices.ContainsFunc(old, func(h admissionregistrationv1.MutatingWebhook) bool {

@@ -173,7 +173,7 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// fresh says whether at least half of the nodes that the API calls ready have answered of late: of a server that sees
+// fresh reports whether at least half of the nodes that the API calls ready have answered of late: of a server that sees
 // fewer, it would be its own network that is told.
 func (c *collector) fresh(now time.Time) error {
 	ready, good := 0, 0

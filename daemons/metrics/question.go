@@ -142,7 +142,7 @@ func formOf(r *http.Request) (form, error) {
 	return form{}, notAcceptable()
 }
 
-// accepts says whether a client takes one kind of answer.
+// accepts reports whether a client takes one kind of answer.
 func accepts(r *http.Request, kind string) bool {
 	if len(r.Header.Values("Accept")) == 0 {
 		return true

@@ -106,7 +106,7 @@ func (r *registrar) over(registered *apiregistrationv1.APIService) *apiregistrat
 	return a
 }
 
-// foreignService says whether a service is another metrics server's: it leads to pods, or was made by others.
+// foreignService reports whether a service is another metrics server's: it leads to pods, or was made by others.
 func foreignService(s *corev1.Service) bool {
 	return s != nil && (len(s.Spec.Selector) > 0 || s.Labels[managedLabel] != Name)
 }

@@ -133,7 +133,7 @@ type resting struct {
 	over     bool   // the end of the work has had its return
 }
 
-// due takes a look, and says whether the process rests and has garbage that is worth a collection.
+// due takes a look, and reports whether the process rests and has garbage that is worth a collection.
 func (r *resting) due(live, allocated uint64) bool {
 	worked := allocated - r.last
 	r.last = allocated

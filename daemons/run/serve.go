@@ -71,7 +71,7 @@ func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace 
 type Judge interface {
 	// Token returns whose token it is; false if it is nobody's.
 	Token(ctx context.Context, token string) (api.User, bool, error)
-	// May says whether a user may get a path.
+	// May reports whether a user may get a path.
 	May(ctx context.Context, user api.User, path string) (bool, error)
 }
 
@@ -182,7 +182,7 @@ func identified(r *http.Request, judge Judge) (api.User, error) {
 	return user, nil
 }
 
-// mayRead says whether somebody may have what he asks for.
+// mayRead reports whether somebody may have what he asks for.
 func mayRead(r *http.Request, user api.User, judge Judge) (bool, error) {
 	switch {
 	case user.InGroup(api.GroupMasters):

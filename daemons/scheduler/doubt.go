@@ -18,7 +18,7 @@ type unknownOutcome struct{ error }
 
 func (u *unknownOutcome) Unwrap() error { return u.error }
 
-// refused says whether the API server answered that it did not carry out a write.
+// refused reports whether the API server answered that it did not carry out a write.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -28,7 +28,7 @@ func refused(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
-// absent says whether an error is the API server's word that a claim is not there. Any other 404 says nothing about it,
+// absent reports whether an error is the API server's word that a claim is not there. Any other 404 says nothing about it,
 // and devices that are taken for free go to others.
 func absent(err error, claim *resourcev1.ResourceClaim) bool {
 	var status apierrors.APIStatus
@@ -60,7 +60,7 @@ func (s *scheduler) settle(ctx context.Context, claim *resourcev1.ResourceClaim)
 	}
 }
 
-// settled reads a claim once, and says whether that ended the doubt. late: no write of it can be on its way any more.
+// settled reads a claim once, and reports whether that ended the doubt. late: no write of it can be on its way any more.
 func (s *scheduler) settled(ctx context.Context, claim *resourcev1.ResourceClaim, late bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

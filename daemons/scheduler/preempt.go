@@ -98,7 +98,7 @@ var (
 	notHelpful = &plugin.Refusal{Reasons: []string{"Preemption is not helpful for scheduling"}}
 )
 
-// leaving says whether pods are going already from the node that is promised to the pod, if it might do at all.
+// leaving reports whether pods are going already from the node that is promised to the pod, if it might do at all.
 func (s *search) leaving() bool {
 	n := s.task.Node(s.task.Pod.Nominated)
 	if n == nil {

@@ -73,7 +73,7 @@ func (q *queue) letGo(uid types.UID, anew bool) {
 	}
 }
 
-// holds says whether a class is a pod that is held, and notes that an event came for it.
+// holds reports whether a class is a pod that is held, and notes that an event came for it.
 func (q *queue) holds(c *class) bool {
 	uid := types.UID(c.key) // a pod that is promised a node is a class of its own
 	if _, held := q.held[uid]; held {

@@ -169,7 +169,7 @@ func (q *queue) leave(it *item) {
 	q.tidy(c)
 }
 
-// drop forgets a pod that is gone, is not to be scheduled or has a node. It says whether the pod was there.
+// drop forgets a pod that is gone, is not to be scheduled or has a node. It reports whether the pod was there.
 func (q *queue) drop(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,7 +182,7 @@ func (q *queue) drop(uid types.UID) bool {
 	return true
 }
 
-// waits says whether a pod is to be placed still.
+// waits reports whether a pod is to be placed still.
 func (q *queue) waits(it *item) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -325,7 +325,7 @@ func (s *scheduler) happened(what plugin.Happened) {
 	})
 }
 
-// nodeItselfDoes says whether nothing of the node object alone is in the way.
+// nodeItselfDoes reports whether nothing of the node object alone is in the way.
 func nodeItselfDoes(by *profile.Profile, task *plugin.Task, n *cluster.Node) bool {
 	for _, f := range by.Filters {
 		if !f.NodeOnly {

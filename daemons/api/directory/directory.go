@@ -51,7 +51,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Provisioned says whether a volume was made by this provisioner.
+// Provisioned reports whether a volume was made by this provisioner.
 func Provisioned(v *corev1.PersistentVolume) bool {
 	return v.Annotations[storage.AnnDynamicallyProvisioned] == Provisioner
 }

@@ -21,7 +21,7 @@ const (
 	AddressesAnnotation = "clusterctl.local/load-balancer-ips"
 	// ShareAnnotation of Services that may have one address has the same value.
 	ShareAnnotation = "clusterctl.local/allow-shared-address"
-	// Condition of a Service says whether it has the addresses that it asks for. Where it is, the addresses of its
+	// Condition of a Service reports whether it has the addresses that it asks for. Where it is, the addresses of its
 	// status are of pools.
 	Condition = "clusterctl.local/AddressAssigned"
 )

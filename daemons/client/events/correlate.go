@@ -132,7 +132,7 @@ func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written 
 	return &e, again, true
 }
 
-// combine says whether there are so many similar events that they become one.
+// combine reports whether there are so many similar events that they become one.
 func (c *correlator) combine(alike similarity, message string, now time.Time) bool {
 	var of *lookalikes
 	key := maphash.Comparable(c.seed, alike)
@@ -161,7 +161,7 @@ type budget struct {
 	at     time.Time
 }
 
-// affords says whether a source may write about an object once more.
+// affords reports whether a source may write about an object once more.
 func (c *correlator) affords(who talker) bool {
 	now := c.clock.Now()
 	key := maphash.Comparable(c.seed, who)

@@ -120,7 +120,7 @@ func (c *conn) hasRoom() bool {
 	return c.takes()
 }
 
-// takes says whether a further request may be made. The lock is held.
+// takes reports whether a further request may be made. The lock is held.
 func (c *conn) takes() bool { return !c.going && c.failed == nil && uint32(len(c.streams)) < c.most }
 
 // begin sends a request, or the beginning of one; it returns nil if the connection takes none any more. small is the

@@ -37,7 +37,7 @@ func (c *conditions) set(
 	at.Reason, at.Message = reason, fmt.Sprintf(format, args...)
 }
 
-// isTrue says whether a condition is there and true.
+// isTrue reports whether a condition is there and true.
 func (c *conditions) isTrue(kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
 	return slices.ContainsFunc(c.list, func(is autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 		return is.Type == kind && is.Status == corev1.ConditionTrue
@@ -68,7 +68,7 @@ func minimum(hpa *autoscalingv2.HorizontalPodAutoscaler) int32 {
 	return *hpa.Spec.MinReplicas
 }
 
-// measuredWithoutPods says whether an autoscaler has a metric that there is also when the target has no pods.
+// measuredWithoutPods reports whether an autoscaler has a metric that there is also when the target has no pods.
 func measuredWithoutPods(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
 	return slices.ContainsFunc(hpa.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType

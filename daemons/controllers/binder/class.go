@@ -7,13 +7,13 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// hasClass says whether a claim has decided about its class: the empty one is a decision, too.
+// hasClass reports whether a claim has decided about its class: the empty one is a decision, too.
 func hasClass(claim *corev1.PersistentVolumeClaim) bool {
 	_, beta := claim.Annotations[corev1.BetaStorageClassAnnotation]
 	return beta || claim.Spec.StorageClassName != nil
 }
 
-// waitsForConsumer says whether claims of a class are bound only when a pod that uses them has been given a node.
+// waitsForConsumer reports whether claims of a class are bound only when a pod that uses them has been given a node.
 func waitsForConsumer(class *storagev1.StorageClass) bool {
 	return class != nil && class.VolumeBindingMode != nil &&
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer

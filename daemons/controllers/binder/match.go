@@ -51,7 +51,7 @@ func match(
 	return best
 }
 
-// before says whether a claim rather gets a than b, which both would do.
+// before reports whether a claim rather gets a than b, which both would do.
 func before(a, b *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	if x, y := refersTo(a, claim), refersTo(b, claim); x != y {
 		return x
@@ -84,7 +84,7 @@ func misfit(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) str
 	return ""
 }
 
-// refersTo says whether a volume is reserved for or bound to a claim: one that has no UID yet means whoever has the
+// refersTo reports whether a volume is reserved for or bound to a claim: one that has no UID yet means whoever has the
 // name.
 func refersTo(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
@@ -92,7 +92,7 @@ func refersTo(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) b
 		(ref.UID == "" || ref.UID == claim.UID)
 }
 
-// larger says whether a claim asks for more than a volume has.
+// larger reports whether a claim asks for more than a volume has.
 func larger(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return v.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0
 }

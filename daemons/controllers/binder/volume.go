@@ -52,7 +52,7 @@ func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 	return VolumeDecision{Phase: corev1.VolumeAvailable, Unbind: true}
 }
 
-// orphaned says whether the claim that a volume is bound to is gone. One of the same name is another.
+// orphaned reports whether the claim that a volume is bound to is gone. One of the same name is another.
 func orphaned(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && (claim == nil || claim.UID != v.Spec.ClaimRef.UID)
 }

@@ -27,7 +27,7 @@ var (
 	validSecret = regexp.MustCompile(`^[a-z0-9]{16}$`)
 )
 
-// isToken says whether a Secret is meant to be a token.
+// isToken reports whether a Secret is meant to be a token.
 func isToken(s *corev1.Secret) bool {
 	return s.Namespace == metav1.NamespaceSystem && s.Type == corev1.SecretTypeBootstrapToken
 }

@@ -120,7 +120,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// concerns says whether there is anything to do for a node, which for most there is not.
+// concerns reports whether there is anything to do for a node, which for most there is not.
 func (n *controller) concerns(node *corev1.Node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -33,7 +33,7 @@ func failures() *prometheus.GaugeVec {
 	return g
 }
 
-// tell says whether the inventory can be used: in the metric, and when there is something new in an event about the
+// tell reports whether the inventory can be used: in the metric, and when there is something new in an event about the
 // ConfigMap, which may not be there. A cluster that never had an inventory lacks none.
 func (n *controller) tell(reason, why string, news bool) {
 	if reason == missing && !n.had() {

@@ -65,7 +65,7 @@ func latest(schedule cron.Schedule, after, now time.Time) time.Time {
 // tooMany is how many missed times are worth a warning.
 const tooMany = 100
 
-// missedTooMany says whether more than tooMany times of a schedule lie in (after, now].
+// missedTooMany reports whether more than tooMany times of a schedule lie in (after, now].
 func missedTooMany(schedule cron.Schedule, after, now time.Time) bool {
 	for range tooMany + 1 {
 		after = schedule.Next(after)

@@ -46,7 +46,7 @@ func Survey(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod) Pla
 	return at
 }
 
-// fit returns what says whether a set's pod should be started on a node, and whether one that is there may stay.
+// fit returns what reports whether a set's pod should be started on a node, and whether one that is there may stay.
 func fit(set *appsv1.DaemonSet) func(*corev1.Node) (run, stay bool) {
 	spec := &set.Spec.Template.Spec
 	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec})

@@ -54,7 +54,7 @@ func (e *evictions) forget(rule types.UID) {
 	delete(e.by, rule)
 }
 
-// concerns says whether a rule has pods that use a claim evicted, now or later, with the effect NoExecute.
+// concerns reports whether a rule has pods that use a claim evicted, now or later, with the effect NoExecute.
 func concerns(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim) bool {
 	if claim.Status.Allocation == nil {
 		return false

@@ -163,7 +163,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 // is not watched.
 const recheck = 30 * time.Second
 
-// unfollowed says whether a pod's controller is of a kind that is not watched.
+// unfollowed reports whether a pod's controller is of a kind that is not watched.
 func unfollowed(pod *corev1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	return ref != nil && !slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, ref.Kind)

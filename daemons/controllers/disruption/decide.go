@@ -102,7 +102,7 @@ func desiredHealthy(b *policyv1.PodDisruptionBudget, expected int) (int, error) 
 	return 0, nil
 }
 
-// counts says whether the pods themselves are the expectation: an absolute minimum needs
+// counts reports whether the pods themselves are the expectation: an absolute minimum needs
 // no controller to say how many there should be.
 func counts(b *policyv1.PodDisruptionBudget) bool {
 	return b.Spec.MaxUnavailable == nil && (b.Spec.MinAvailable == nil || b.Spec.MinAvailable.Type == intstr.Int)

@@ -91,7 +91,7 @@ func (g *graph) get(uid types.UID) (object, bool) {
 	return o, known
 }
 
-// owned says whether all owners of an object are known, where they may be, and not leaving: there is nothing to do for
+// owned reports whether all owners of an object are known, where they may be, and not leaving: there is nothing to do for
 // it until one of them changes.
 func (g *graph) owned(o object) bool {
 	g.mu.RLock()
@@ -133,14 +133,14 @@ func (g *graph) dependentsOf(uid types.UID) []object {
 	return out
 }
 
-// hasDependents says whether any object names uid as an owner.
+// hasDependents reports whether any object names uid as an owner.
 func (g *graph) hasDependents(uid types.UID) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return len(g.dependents[uid]) > 0
 }
 
-// blockedBy says whether uid, in a foreground deletion, would have to wait for by: directly,
+// blockedBy reports whether uid, in a foreground deletion, would have to wait for by: directly,
 // or because of what waits in between.
 func (g *graph) blockedBy(uid, by types.UID) bool {
 	g.mu.RLock()
@@ -181,7 +181,7 @@ func (g *graph) forget(resource schema.GroupVersionResource) (dropped []object) 
 	return dropped
 }
 
-// mayOwn says whether d can name o as its owner: owners live in the same namespace or in none.
+// mayOwn reports whether d can name o as its owner: owners live in the same namespace or in none.
 func (o object) mayOwn(d object) bool {
 	namespace := o.GetNamespace()
 	return namespace == "" || namespace == d.GetNamespace()
@@ -194,7 +194,7 @@ func (o object) deleting() bool { return o.GetDeletionTimestamp() != nil }
 // String names an object for people.
 func (o object) String() string { return o.kind + " " + o.GetNamespace() + "/" + o.GetName() }
 
-// blocks says whether o keeps owner from going in a foreground deletion.
+// blocks reports whether o keeps owner from going in a foreground deletion.
 func (o object) blocks(owner types.UID) bool {
 	for _, ref := range o.GetOwnerReferences() {
 		if ref.UID == owner {

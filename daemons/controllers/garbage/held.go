@@ -35,5 +35,5 @@ var held = func() map[schema.GroupVersionResource]bool {
 	return all
 }()
 
-// Held says whether the collector takes a resource's objects from the shared caches.
+// Held reports whether the collector takes a resource's objects from the shared caches.
 func Held(resource schema.GroupVersionResource) bool { return held[resource] }

@@ -43,7 +43,7 @@ func decide(s *corev1.Secret, period time.Duration, now time.Time) action {
 	return remove
 }
 
-// tracked says whether uses have been recorded for a whole period, since the day after the one that is given.
+// tracked reports whether uses have been recorded for a whole period, since the day after the one that is given.
 func tracked(since string, period time.Duration, now time.Time) bool {
 	day, err := time.Parse(time.DateOnly, since)
 	return err == nil && !now.Before(day.AddDate(0, 0, 1).Add(period))

@@ -163,7 +163,7 @@ func (b *book) any() bool {
 }
 
 // inTheWay returns a Service because of which another may not have an address, "" for none. A Service that has the
-// address already gives way only to an older one, so that of two exactly one does. across says whether namespaces may
+// address already gives way only to an older one, so that of two exactly one does. across reports whether namespaces may
 // share the address; those that share it already go on.
 func (b *book) inTheWay(s *corev1.Service, a netip.Addr, hasIt, across bool) string {
 	b.mu.Lock()

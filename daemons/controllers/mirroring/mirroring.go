@@ -75,7 +75,7 @@ func either[T any](is, was *T) any {
 	return was
 }
 
-// selects says whether a service has its slices from elsewhere, or none.
+// selects reports whether a service has its slices from elsewhere, or none.
 func selects(s *corev1.Service) bool {
 	return s != nil && (s.Spec.Selector != nil || s.Spec.Type == corev1.ServiceTypeExternalName)
 }
@@ -83,7 +83,7 @@ func selects(s *corev1.Service) bool {
 // leaderAnnotation is where candidates for leadership once kept their lock.
 const leaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
-// wanted says whether Endpoints are to be mirrored, as far as they themselves say. Those that candidates for leadership
+// wanted reports whether Endpoints are to be mirrored, as far as they themselves say. Those that candidates for leadership
 // keep their lock in change every few seconds.
 func wanted(e *corev1.Endpoints) bool {
 	if e == nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {

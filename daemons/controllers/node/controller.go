@@ -203,7 +203,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// silent says whether the node has not been heard of for too long.
+// silent reports whether the node has not been heard of for too long.
 func (n *controller) silent(node *corev1.Node, now time.Time) bool {
 	grace := n.Config.NodeMonitorGracePeriod
 	if condition(node, corev1.NodeReady) == nil { // its machine may still be starting
@@ -220,7 +220,7 @@ func (n *controller) unheard(node *corev1.Node, now time.Time) time.Duration {
 	return now.Sub(n.look(node, now))
 }
 
-// ready says whether the node has said that it is.
+// ready reports whether the node has said that it is.
 func ready(node *corev1.Node) bool {
 	c := condition(node, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue

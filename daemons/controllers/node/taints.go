@@ -75,7 +75,7 @@ func lostBy(node *corev1.Node) string {
 	return ""
 }
 
-// evicts says whether a node's pods are moved because it is not ready.
+// evicts reports whether a node's pods are moved because it is not ready.
 func evicts(taints []corev1.Taint) bool {
 	return slices.ContainsFunc(
 		taints,
@@ -87,7 +87,7 @@ func lostTaint(key string) bool {
 	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 
-// managed says whether a taint is one that follows from what a node says. With another effect it is somebody else's.
+// managed reports whether a taint is one that follows from what a node says. With another effect it is somebody else's.
 func managed(t *corev1.Taint) bool {
 	switch t.Effect {
 	case corev1.TaintEffectNoExecute:

@@ -46,7 +46,7 @@ type zones struct {
 	calm   time.Time            // until when none is tainted: nodes that are back have not all said so
 }
 
-// count looks at the nodes. It says whether all of them are lost since this time: then none keeps the taint. When the
+// count looks at the nodes. It reports whether all of them are lost since this time: then none keeps the taint. When the
 // first is heard of again, each of the others gets the grace that silence has. Nodes are late that will be lost soon:
 // when all fall silent at once, they do not all become lost in the same moment, and the first of them is not to be
 // given up before the last is.
@@ -77,7 +77,7 @@ func (z *zones) count(nodes []*corev1.Node, late func(*corev1.Node) bool, now ti
 	return z.all && !was
 }
 
-// dark says whether all nodes were lost when they were last counted.
+// dark reports whether all nodes were lost when they were last counted.
 func (z *zones) dark() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()

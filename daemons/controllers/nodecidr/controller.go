@@ -148,7 +148,7 @@ func (n *controller) next() (pieces []string, err error) {
 	return pieces, nil
 }
 
-// used says whether a node has this piece of the network.
+// used reports whether a node has this piece of the network.
 func (n *controller) used(piece string) bool {
 	if n.holder[piece] != "" {
 		return true

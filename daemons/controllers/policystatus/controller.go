@@ -50,7 +50,7 @@ func New(c loop.Context) loop.Controller {
 	return p
 }
 
-// checked says whether the status is about what the policy says now.
+// checked reports whether the status is about what the policy says now.
 func checked(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	return p.Status.TypeChecking != nil && p.Status.ObservedGeneration >= p.Generation
 }

@@ -1,5 +1,5 @@
 // Package protection lets go of volumes and claims that are deleted, once nobody uses them: the API server has them
-// held by a finalizer from their beginning. Of claims that stay it says whether a pod uses them.
+// held by a finalizer from their beginning. Of claims that stay it reports whether a pod uses them.
 package protection
 
 import (
@@ -77,7 +77,7 @@ func claimsOf(obj any) (keys []string) {
 	return keys
 }
 
-// due says whether a finalizer has to be added or removed: an object that stays must have it, one that
+// due reports whether a finalizer has to be added or removed: an object that stays must have it, one that
 // is being deleted must lose it.
 func due(obj metav1.Object, finalizer string) bool {
 	return (obj.GetDeletionTimestamp() != nil) == slices.Contains(obj.GetFinalizers(), finalizer)
@@ -94,12 +94,12 @@ func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// uses says whether a pod keeps a claim from being deleted. A pod without a node does not use it yet.
+// uses reports whether a pod keeps a claim from being deleted. A pod without a node does not use it yet.
 func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	return pod.Spec.NodeName != "" && names(pod, claim, !shutDown(pod))
 }
 
-// names says whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only when
+// names reports whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only when
 // own is true.
 func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool {
 	for i := range pod.Spec.Volumes {
@@ -111,7 +111,7 @@ func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool 
 	return false
 }
 
-// shutDown says whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was
+// shutDown reports whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was
 // forced. Such a pod may wait for its own claims to go, so that they must not wait for it.
 func shutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
@@ -166,7 +166,7 @@ func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 	return slices.ContainsFunc(live.Items, func(pod corev1.Pod) bool { return uses(&pod, claim) }), nil
 }
 
-// known says whether a pod of the cache uses a claim in the sense of by.
+// known reports whether a pod of the cache uses a claim in the sense of by.
 func (p *claims) known(
 	claim *corev1.PersistentVolumeClaim,
 	by func(*corev1.Pod, *corev1.PersistentVolumeClaim) bool,

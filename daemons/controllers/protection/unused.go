@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reported says whether a claim's status says whether it is used: it has a volume and stays.
+// reported reports whether a claim's status reports whether it is used: it has a volume and stays.
 func reported(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil
 }
 
-// wants says whether a pod counts as one that uses a claim. One that waits for a node does; one that has ended does
+// wants reports whether a pod counts as one that uses a claim. One that waits for a node does; one that has ended does
 // not.
 func wants(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	return !ended(pod) && names(pod, claim, true)
@@ -42,7 +42,7 @@ func (p *claims) report(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return nil
 }
 
-// setUnused sets the condition Unused and says whether that changed anything. Its time is that of the last change
+// setUnused sets the condition Unused and reports whether that changed anything. Its time is that of the last change
 // between used and unused.
 func setUnused(s *corev1.PersistentVolumeClaimStatus, unused bool, now time.Time) bool {
 	c := corev1.PersistentVolumeClaimCondition{

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// belongs says whether a claim and a volume are bound to each other.
+// belongs reports whether a claim and a volume are bound to each other.
 func belongs(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == v.Name && v.Spec.ClaimRef != nil &&
 		v.Spec.ClaimRef.UID == claim.UID

@@ -66,7 +66,7 @@ func (f *foreign) sync(_ context.Context, key string) error {
 	return nil
 }
 
-// Abroad says whether a claim waits for its volume to grow by somebody else.
+// Abroad reports whether a claim waits for its volume to grow by somebody else.
 func Abroad(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return belongs(claim, v) && !directory.Provisioned(v) &&
 		claim.Status.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// wanted says whether a claim waits for a volume of ours.
+// wanted reports whether a claim waits for a volume of ours.
 func wanted(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
 	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && class != nil &&
 		class.Provisioner == directory.Provisioner &&

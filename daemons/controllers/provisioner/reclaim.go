@@ -42,7 +42,7 @@ func DecideVolume(v *corev1.PersistentVolume) Action {
 	return Leave
 }
 
-// unclaimed says whether a volume is nobody's: the claim that it names is gone (nil), is another of that name, or has
+// unclaimed reports whether a volume is nobody's: the claim that it names is gone (nil), is another of that name, or has
 // another volume.
 func unclaimed(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef

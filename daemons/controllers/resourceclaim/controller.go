@@ -165,7 +165,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	return r.syncPod(ctx, pod)
 }
 
-// ended says whether a pod will run no more: it has ended, or goes before it had a node.
+// ended reports whether a pod will run no more: it has ended, or goes before it had a node.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
@@ -238,7 +238,7 @@ func statusOf(entry, name string) corev1.PodResourceClaimStatus {
 	return s
 }
 
-// there says whether a claim is there and is the pod's.
+// there reports whether a claim is there and is the pod's.
 func (r *controller) there(pod *corev1.Pod, name string) bool {
 	claim, err := r.claims.ResourceClaims(pod.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {

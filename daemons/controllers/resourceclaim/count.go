@@ -56,7 +56,7 @@ func sourceOf(c *resourcev1.ResourceClaim) string {
 	return ""
 }
 
-// adminAccess says whether a claim asks for access to devices that others use.
+// adminAccess reports whether a claim asks for access to devices that others use.
 func adminAccess(c *resourcev1.ResourceClaim) bool {
 	return slices.ContainsFunc(c.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool {
 		return r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess

@@ -86,7 +86,7 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 	return nil
 }
 
-// done says whether a pod will use its claims no more. That one is not there is believed of the server alone: a watch
+// done reports whether a pod will use its claims no more. That one is not there is believed of the server alone: a watch
 // may not show it yet.
 func (r *controller) done(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	pod, err := r.pods.Pods(namespace).Get(name)
@@ -104,7 +104,7 @@ func (r *controller) done(ctx context.Context, namespace, name string, uid types
 	return pod.UID != uid || ended(pod) && !running(pod), nil
 }
 
-// running says whether a pod that has ended still has containers: a pod that was evicted ends before they do.
+// running reports whether a pod that has ended still has containers: a pod that was evicted ends before they do.
 func running(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(
 		append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...),

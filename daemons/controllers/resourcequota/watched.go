@@ -130,7 +130,7 @@ func (w *watched) settle(ctx context.Context, wanted map[schema.GroupResource]bo
 	}
 }
 
-// asks says whether it matters what is served: those that are watched anyway always are.
+// asks reports whether it matters what is served: those that are watched anyway always are.
 func (w *watched) asks(wanted map[schema.GroupResource]bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -130,7 +130,7 @@ func (s *controller) ready(ctx context.Context, r *networkingv1.ServiceCIDR, is 
 	return nil
 }
 
-// held says whether there are addresses that only this range has.
+// held reports whether there are addresses that only this range has.
 func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (bool, error) {
 	ranges, err := s.Client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -218,7 +218,7 @@ func (m *controller) judge(ctx context.Context, s *migrationv1.StorageVersionMig
 	return m.end(ctx, s, err)
 }
 
-// passes says whether an error says nothing about the object: nobody answered, or not now.
+// passes reports whether an error says nothing about the object: nobody answered, or not now.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||

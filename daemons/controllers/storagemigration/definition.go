@@ -18,7 +18,7 @@ var definitions = schema.GroupVersionResource{
 	Resource: "customresourcedefinitions",
 }
 
-// migrating is the condition of a CustomResourceDefinition that says whether a migration of its objects runs.
+// migrating is the condition of a CustomResourceDefinition that reports whether a migration of its objects runs.
 const migrating = "StorageMigrating"
 
 // mark says in the resource's definition, if it has one, that a migration begins, and of which generation of the
@@ -86,7 +86,7 @@ func (m *controller) writeDefinition(ctx context.Context, d *unstructured.Unstru
 	return nil
 }
 
-// generation says whether a migration is said to run, and whether the definition is still what it was when that began.
+// generation reports whether a migration is said to run, and whether the definition is still what it was when that began.
 func generation(d *unstructured.Unstructured) (begun, same bool) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	for _, c := range conditions {

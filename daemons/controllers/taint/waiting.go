@@ -45,7 +45,7 @@ func (w *waiting) add(key string, pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// remove takes a pod's name from those that wait, and says whether it was this pod that waited, not a former one of
+// remove takes a pod's name from those that wait, and reports whether it was this pod that waited, not a former one of
 // that name.
 func (w *waiting) remove(key string, uid types.UID) bool {
 	w.mu.Lock()

@@ -40,7 +40,7 @@ func CompileDevice(text string) (*Device, error) {
 	return &Device{result}, nil
 }
 
-// Selects says whether a driver's device is selected.
+// Selects reports whether a driver's device is selected.
 func (d *Device) Selects(driver string, device *resourcev1.Device) (bool, error) {
 	selected, _, err := d.compiled.DeviceMatches(context.Background(), devicecel.Device{
 		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes,

@@ -72,12 +72,12 @@ func Counted(name corev1.ResourceName) []schema.GroupResource {
 	return one(pods, strings.HasPrefix(text, hugePages))
 }
 
-// computed says whether pods request a resource that every node has.
+// computed reports whether pods request a resource that every node has.
 func computed(r corev1.ResourceName) bool {
 	return r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// extended says whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class of
+// extended reports whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class of
 // devices.
 func extended(r corev1.ResourceName) bool {
 	if class, ok := strings.CutPrefix(string(r), resourcev1.ResourceDeviceClassPrefix); ok {

@@ -34,7 +34,7 @@ func Add(sum, more corev1.ResourceList) {
 	}
 }
 
-// Same says whether two charges are the same amounts.
+// Same reports whether two charges are the same amounts.
 func Same(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return false

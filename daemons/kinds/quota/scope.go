@@ -10,7 +10,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Covers says whether a quota's scopes mean an object. A scope chooses among pods, or
+// Covers reports whether a quota's scopes mean an object. A scope chooses among pods, or
 // among claims by their attributes class; of other kinds it means none.
 func Covers(q *corev1.ResourceQuota, obj any) bool {
 	for _, s := range q.Spec.Scopes {
@@ -57,7 +57,7 @@ func within(r corev1.ScopedResourceSelectorRequirement, obj any) bool {
 	return false
 }
 
-// named says whether a requirement is met by a name, which may be empty.
+// named reports whether a requirement is met by a name, which may be empty.
 func named(r corev1.ScopedResourceSelectorRequirement, name string) bool {
 	switch r.Operator {
 	case corev1.ScopeSelectorOpIn:
@@ -72,7 +72,7 @@ func named(r corev1.ScopedResourceSelectorRequirement, name string) bool {
 	return false
 }
 
-// attributed says whether one of the classes that a claim has, wants, or is being changed
+// attributed reports whether one of the classes that a claim has, wants, or is being changed
 // to meets a requirement: while it changes, it counts for both.
 func attributed(r corev1.ScopedResourceSelectorRequirement, c *corev1.PersistentVolumeClaim) bool {
 	classes := map[string]bool{}
@@ -97,7 +97,7 @@ func attributed(r corev1.ScopedResourceSelectorRequirement, c *corev1.Persistent
 	return false
 }
 
-// looksAcross says whether a pod wants to be near or far from pods of other namespaces.
+// looksAcross reports whether a pod wants to be near or far from pods of other namespaces.
 func looksAcross(a *corev1.Affinity) bool {
 	across := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) bool {
 		term := func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }

@@ -45,7 +45,7 @@ func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.
 
 func number(n int64) quantity.Quantity { return *quantity.NewQuantity(n, quantity.DecimalSI) }
 
-// running says whether a pod takes of what nodes have: it has not ended, and if it was to
+// running reports whether a pod takes of what nodes have: it has not ended, and if it was to
 // end, that time has not passed. An unreachable node's pods do not hold a quota for good.
 func running(p *corev1.Pod, now time.Time) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {

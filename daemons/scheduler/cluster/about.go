@@ -95,7 +95,7 @@ func about(pod *corev1.Pod, t *corev1.PodAffinityTerm) *About {
 	return newAbout(t.Namespaces, namespaced, selector)
 }
 
-// expressed says whether a selector has such an expression about a label.
+// expressed reports whether a selector has such an expression about a label.
 func expressed(s *metav1.LabelSelector, key string, operator metav1.LabelSelectorOperator) bool {
 	return s != nil && slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
 		return r.Key == key && r.Operator == operator
@@ -124,7 +124,7 @@ func selectorOf(s *metav1.LabelSelector) labels.Selector {
 	return out
 }
 
-// chooses says whether it is about pods with these labels in this namespace, whose own labels are given.
+// chooses reports whether it is about pods with these labels in this namespace, whose own labels are given.
 func (a *About) chooses(namespace string, podLabels map[string]string, namespaces map[string]map[string]string) bool {
 	if a.all != nil {
 		for _, one := range a.all {
@@ -147,7 +147,7 @@ func (a *About) chooses(namespace string, podLabels map[string]string, namespace
 	return a.selector.Matches(labels.Set(podLabels))
 }
 
-// byNamespace says whether namespaces' labels decide.
+// byNamespace reports whether namespaces' labels decide.
 func (a *About) byNamespace() bool {
 	return a.namespaced != nil && !a.namespaced.Empty() || slices.ContainsFunc(a.all, (*About).byNamespace)
 }

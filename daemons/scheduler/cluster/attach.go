@@ -24,7 +24,7 @@ func newAttaching(o *storagev1.CSINode) *Attaching {
 // Attaching is what drivers say of a node, nil while there is no CSINode.
 func (s *Storage) Attaching(node string) *Attaching { return s.nodes[node] }
 
-// Demands says whether a driver wants no pod with its volumes on nodes where it is not.
+// Demands reports whether a driver wants no pod with its volumes on nodes where it is not.
 func (s *Storage) Demands(driver string) bool {
 	d := s.drivers[driver]
 	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing

@@ -48,7 +48,7 @@ func (s *Storage) dropCapacity(o *storagev1.CSIStorageCapacity) {
 	}
 }
 
-// room says whether a driver has enough for a claim's volume on a node, and where it has the most of what is enough.
+// room reports whether a driver has enough for a claim's volume on a node, and where it has the most of what is enough.
 // Drivers that do not want it to be asked for always have enough.
 func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, n *Node) (*Capacity, bool) {
 	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]

@@ -83,15 +83,15 @@ func (c *Cluster) Others(s *Shape) Others {
 	return o
 }
 
-// None says whether nobody demands anything.
+// None reports whether nobody demands anything.
 func (o Others) None() bool { return len(o.list) == 0 }
 
-// Moved says whether a node is in another domain of some demand than before.
+// Moved reports whether a node is in another domain of some demand than before.
 func (o Others) Moved(n *Node, before *NodeObject) bool {
 	return slices.ContainsFunc(o.list, func(k *carried) bool { return n.Moved(before, k.topo.key) })
 }
 
-// Shun says whether a pod in a node's domain does not want the shape's pods there.
+// Shun reports whether a pod in a node's domain does not want the shape's pods there.
 func (o Others) Shun(n *Node) bool {
 	for _, k := range o.list {
 		if d := k.topo.of[n.Index]; d != noDomain && k.at[d].anti > 0 {

@@ -200,7 +200,7 @@ func (c *Cluster) countObject(n *Node, times int) {
 	}
 }
 
-// Advised says whether any node has a taint that only advises against it.
+// Advised reports whether any node has a taint that only advises against it.
 func (c *Cluster) Advised() bool { return c.advised > 0 }
 
 // HaveImage is on how many nodes an image is.
@@ -355,7 +355,7 @@ func (p *Pod) OnNode() *Node { return p.node }
 
 const never = math.MaxInt64
 
-// Promised says whether a pod is promised a node.
+// Promised reports whether a pod is promised a node.
 func (c *Cluster) Promised(uid types.UID) bool { return c.promised[uid] != nil }
 
 // PromisedNode is the node that a pod is promised, nil if it is promised none that is known.

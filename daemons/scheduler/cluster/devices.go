@@ -147,7 +147,7 @@ func (d *Devices) Assume(list []*device.Allocation) {
 	}
 }
 
-// Assumed says whether something is being written for a claim, or has been that the API does not show yet.
+// Assumed reports whether something is being written for a claim, or has been that the API does not show yet.
 func (d *Devices) Assumed(claim *resourcev1.ResourceClaim) bool { return d.assumed[claim.UID] != nil }
 
 // Written keeps what a claim gets until the API shows it, or a later version without it.
@@ -177,7 +177,7 @@ func (d *Devices) Doubt(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// Doubted says whether it is still unknown what became of the write of a claim.
+// Doubted reports whether it is still unknown what became of the write of a claim.
 func (d *Devices) Doubted(claim *resourcev1.ResourceClaim) bool {
 	a := d.assumed[claim.UID]
 	return a != nil && a.doubt && a.version == ""

@@ -27,7 +27,7 @@ type Wanted struct {
 	Count    int64
 }
 
-// Backable says whether devices of a class can stand in for a resource of this name.
+// Backable reports whether devices of a class can stand in for a resource of this name.
 func Backable(name corev1.ResourceName) bool {
 	domain, _, ok := strings.Cut(string(name), "/")
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
@@ -126,7 +126,7 @@ func (d *Devices) Created(before types.UID, claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// Unseen says whether a claim that was created here has not been shown yet.
+// Unseen reports whether a claim that was created here has not been shown yet.
 func (d *Devices) Unseen(claim *resourcev1.ResourceClaim) bool {
 	a := d.assumed[claim.UID]
 	return a != nil && a.unseen

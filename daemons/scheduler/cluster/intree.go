@@ -109,10 +109,10 @@ func (s *Shape) inTree(pod *corev1.Pod) {
 	}
 }
 
-// Attachable says whether a driver attaches some volume of a shape's pods, as far as their specification says.
+// Attachable reports whether a driver attaches some volume of a shape's pods, as far as their specification says.
 func (s *Shape) Attachable() bool { return len(s.Volumes)+len(s.former) > 0 }
 
-// Conflicts says whether two pods cannot have their disks on one node: the same one, unless both only read it. EBS
+// Conflicts reports whether two pods cannot have their disks on one node: the same one, unless both only read it. EBS
 // volumes are one pod's in any case.
 func (d *Disk) Conflicts(o *Disk) bool {
 	switch {

@@ -136,7 +136,7 @@ func (c *Cluster) dropUnused(ch *choice) {
 	}
 }
 
-// Chooses says whether an About is about pods of a shape.
+// Chooses reports whether an About is about pods of a shape.
 func (c *Cluster) Chooses(a *About, s *Shape) bool {
 	return a.chooses(s.namespace, s.labels, c.namespaces)
 }

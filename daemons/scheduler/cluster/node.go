@@ -48,17 +48,17 @@ func NewNode(node *corev1.Node) *NodeObject {
 	return n
 }
 
-// Moved says whether a node is in another domain of a topology than before.
+// Moved reports whether a node is in another domain of a topology than before.
 func (n *NodeObject) Moved(before *NodeObject, key string) bool {
 	was, had := before.Labels[key]
 	is, has := n.Labels[key]
 	return was != is || had != has
 }
 
-// Retainted says whether a node has other taints than before.
+// Retainted reports whether a node has other taints than before.
 func (n *NodeObject) Retainted(before *NodeObject) bool { return !sameTaints(before.Taints, n.Taints) }
 
-// Relabelled says whether a node has other labels than before.
+// Relabelled reports whether a node has other labels than before.
 func (n *NodeObject) Relabelled(before *NodeObject) bool { return !maps.Equal(before.Labels, n.Labels) }
 
 // Change is what has changed of a node, by upstream's names of it; before is nil for one that was not there. Of several
@@ -110,7 +110,7 @@ func (n *Node) take(p *Pod, times int64) {
 	}
 }
 
-// PortTaken says whether a port of the machine is taken.
+// PortTaken reports whether a port of the machine is taken.
 func (n *Node) PortTaken(want api.HostPort) bool {
 	for have := range n.ports {
 		if want.Conflicts(have) {

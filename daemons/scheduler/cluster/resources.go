@@ -161,7 +161,7 @@ func usualOf(pod *corev1.Pod) corev1.ResourceList {
 	return usual
 }
 
-// reportsResources says whether the kubelet has said anything of a pod's resources that may differ from what it asks
+// reportsResources reports whether the kubelet has said anything of a pod's resources that may differ from what it asks
 // for.
 func reportsResources(pod *corev1.Pod) bool {
 	if pod.Status.Resources != nil || len(pod.Status.AllocatedResources) > 0 ||

@@ -125,20 +125,20 @@ func (s *Storage) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.Storag
 	return s.classes[storage.GetPersistentVolumeClaimClass(claim)]
 }
 
-// Bound says whether a claim and its volume are bound to each other for good.
+// Bound reports whether a claim and its volume are bound to each other for good.
 func Bound(claim *corev1.PersistentVolumeClaim) bool {
 	_, completed := claim.Annotations[storage.AnnBindCompleted]
 	return claim.Spec.VolumeName != "" && completed
 }
 
-// Waits says whether an unbound claim is bound when a pod that uses it has a node.
+// Waits reports whether an unbound claim is bound when a pod that uses it has a node.
 func (s *Storage) Waits(claim *corev1.PersistentVolumeClaim) bool {
 	class := s.ClassOf(claim)
 	return claim.Spec.VolumeName == "" && class != nil && class.VolumeBindingMode != nil &&
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// Reachable says whether a volume's affinity admits a node, of which only the labels count.
+// Reachable reports whether a volume's affinity admits a node, of which only the labels count.
 func (v *Persistent) Reachable(n *Node) bool {
 	switch {
 	case v.none:

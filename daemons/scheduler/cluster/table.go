@@ -95,7 +95,7 @@ type Spread struct {
 	Shape *Shape   // whose demands on nodes and tolerations count, if:
 	Nodes bool
 	Taint bool
-	// Tolerates says whether a shape puts up with a node's taints.
+	// Tolerates reports whether a shape puts up with a node's taints.
 	Tolerates func(*Shape, *Node) bool
 }
 
@@ -273,7 +273,7 @@ func (t *Table) add(p *Pod, n *Node, times int32) {
 	t.total += int(times)
 }
 
-// Domain is the domain of a node; ok says whether it is in one.
+// Domain is the domain of a node; ok reports whether it is in one.
 func (t *Table) Domain(n *Node) (domain int, ok bool) {
 	d := t.topo.of[n.Index]
 	return int(d), d != noDomain

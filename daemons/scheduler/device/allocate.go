@@ -133,7 +133,7 @@ func (v *view) draw(e *entry, times int) {
 	}
 }
 
-// enough says whether the counters admit a device.
+// enough reports whether the counters admit a device.
 func (v *view) enough(e *entry) bool {
 	for _, wants := range e.ConsumesCounters {
 		for name, c := range wants.Counters {
@@ -300,7 +300,7 @@ func (s *search) take(claim int, o *option, e *entry) bool {
 	return true
 }
 
-// inClaim says whether a claim has a device already, or has it for administrative access: not for both, and for that
+// inClaim reports whether a claim has a device already, or has it for administrative access: not for both, and for that
 // only once.
 func (s *search) inClaim(claim int, e *entry, admin bool) bool {
 	return slices.ContainsFunc(

@@ -91,7 +91,7 @@ func milli(q resource.Quantity) *big.Int {
 	return out
 }
 
-// room says whether a share of a device is left when some is consumed already, by claims and by the search.
+// room reports whether a share of a device is left when some is consumed already, by claims and by the search.
 func room(d *resourcev1.Device, more amounts, had ...amounts) bool {
 	for name, want := range more {
 		total := want.DeepCopy()

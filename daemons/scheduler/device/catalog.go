@@ -173,7 +173,7 @@ func (p *pool) only() string {
 	return name
 }
 
-// reachable are the devices of a pool for a node. relevant says whether any of its slices is for the node at all.
+// reachable are the devices of a pool for a node. relevant reports whether any of its slices is for the node at all.
 func (p *pool) reachable(n *corev1.Node) (devices []*entry, relevant bool) {
 	for _, s := range p.current {
 		relevant = relevant || s.reach != nil && s.reach.from(n)

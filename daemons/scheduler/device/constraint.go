@@ -14,13 +14,13 @@ type constraint struct {
 	distinct  bool
 }
 
-// concerns says whether a request's devices count; a subrequest goes by its own name and by that of its request.
+// concerns reports whether a request's devices count; a subrequest goes by its own name and by that of its request.
 func (c *constraint) concerns(request string) bool {
 	parent, _, _ := strings.Cut(request, "/")
 	return len(c.requests) == 0 || slices.Contains(c.requests, request) || slices.Contains(c.requests, parent)
 }
 
-// admits says whether a device may join those that were picked. One without the attribute may not.
+// admits reports whether a device may join those that were picked. One without the attribute may not.
 func (c *constraint) admits(request string, e *entry, picked []pick) bool {
 	if !c.concerns(request) {
 		return true

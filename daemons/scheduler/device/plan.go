@@ -191,7 +191,7 @@ func newOption(
 // verdictsKept bounds the expressions whose answers are kept for a device.
 const verdictsKept = 64
 
-// selects says whether a device satisfies all expressions. What was found out about a device holds as long as its slice
+// selects reports whether a device satisfies all expressions. What was found out about a device holds as long as its slice
 // does.
 func (o *option) selects(e *entry) (bool, error) {
 	for _, c := range o.selectors {

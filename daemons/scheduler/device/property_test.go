@@ -93,7 +93,7 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
-// fits says whether a thing would do for a wish by itself.
+// fits reports whether a thing would do for a wish by itself.
 func (w world) fits(x thing, o wish) bool {
 	return x.here && (o.color == 0 || o.color == x.color) && o.capacity <= x.size
 }
@@ -105,7 +105,7 @@ func consumed(x thing, o wish) int {
 	return o.capacity
 }
 
-// holds says whether choices are right together, looked at as a whole.
+// holds reports whether choices are right together, looked at as a whole.
 func (w world) holds(choices []choice) bool {
 	whole, shared, drawn := map[int]int{}, map[int]int{}, map[int]bool{}
 	for i, x := range w.things {

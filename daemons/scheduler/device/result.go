@@ -109,7 +109,7 @@ func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 	return out
 }
 
-// Reaches says whether claims that have their devices can be used on a node.
+// Reaches reports whether claims that have their devices can be used on a node.
 func Reaches(a *resourcev1.AllocationResult, n *corev1.Node) bool {
 	if a == nil || a.NodeSelector == nil {
 		return true
@@ -117,7 +117,7 @@ func Reaches(a *resourcev1.AllocationResult, n *corev1.Node) bool {
 	return newReach(nil, a.NodeSelector, nil).from(n)
 }
 
-// Choosy says whether any request has options.
+// Choosy reports whether any request has options.
 func (p *Plan) Choosy() bool {
 	return slices.ContainsFunc(p.claims, func(a *ask) bool {
 		return slices.ContainsFunc(a.requests, func(options []*option) bool { return len(options) > 1 })

@@ -71,5 +71,5 @@ func (s *share) add(consumed map[resourcev1.QualifiedName]resource.Quantity, tim
 	s.count += times
 }
 
-// taken says whether any claim has a device or a share of it.
+// taken reports whether any claim has a device or a share of it.
 func (u *Use) taken(id ID) bool { return u.whole[id] > 0 || u.shares[id] != nil }

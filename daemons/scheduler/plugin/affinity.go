@@ -44,7 +44,7 @@ func podAffinity(t *Task) Check {
 	}
 }
 
-// isNear says whether a pod that all terms are about is in the node's domain of each. The first pod of a group that
+// isNear reports whether a pod that all terms are about is in the node's domain of each. The first pod of a group that
 // wants to be together may go wherever there are domains.
 func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	near, anywhere := true, false
@@ -58,7 +58,7 @@ func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	return near || !anywhere && self
 }
 
-// affinityConcerned says whether an event is about pods that the pod's terms are about, or whose terms are about it, or
+// affinityConcerned reports whether an event is about pods that the pod's terms are about, or whose terms are about it, or
 // about a node that changes its domain for one of these terms.
 func affinityConcerned(t *Task, what Happened) bool {
 	if what.Event == DomainsChanged && what.Before != nil {

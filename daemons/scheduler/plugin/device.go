@@ -137,7 +137,7 @@ func within(limit time.Duration, now func() time.Time) (late func() bool) {
 	return func() bool { return limit > 0 && now().Sub(began) > limit }
 }
 
-// ReservedFor says whether a claim is reserved for somebody.
+// ReservedFor reports whether a claim is reserved for somebody.
 func ReservedFor(claim *resourcev1.ResourceClaim, uid types.UID) bool {
 	for _, r := range claim.Status.ReservedFor {
 		if r.UID == uid {
@@ -214,12 +214,12 @@ func devicesScore(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-// wantsDevices says whether a pod has claims of devices, or asks for extended resources that may be had as devices.
+// wantsDevices reports whether a pod has claims of devices, or asks for extended resources that may be had as devices.
 func wantsDevices(t *Task) bool {
 	return len(t.Pod.Devices) > 0 || len(t.Pod.Askers) > 0 && backable(t)
 }
 
-// devicesConcerned says whether an event about a claim may help: it is the pod's, or its devices are free.
+// devicesConcerned reports whether an event about a claim may help: it is the pod's, or its devices are free.
 func devicesConcerned(t *Task, what Happened) bool {
 	if what.Claim == "" || what.Freed {
 		return true

@@ -31,12 +31,12 @@ type Special struct {
 	Mappings []corev1.ContainerExtendedResourceRequest // which of its requests are for which container
 }
 
-// backed says whether a node has an extended resource as devices of a class alone.
+// backed reports whether a node has an extended resource as devices of a class alone.
 func backed(t *Task, n *cluster.Node, name corev1.ResourceName) bool {
 	return n.Allocatable.Other[name] == 0 && cluster.Backable(name) && t.Devices.ClassFor(name) != nil
 }
 
-// backable says whether there is a class for any extended resource that the pod asks for.
+// backable reports whether there is a class for any extended resource that the pod asks for.
 func backable(t *Task) bool {
 	return slices.ContainsFunc(t.Pod.Askers, func(a cluster.Asker) bool {
 		return slices.ContainsFunc(
@@ -167,7 +167,7 @@ func (b *backing) use(a *cluster.Asker, w *cluster.Wanted, request string) {
 	)
 }
 
-// classConcerned says whether a class stands, or stood, for an extended resource that the pod asks for.
+// classConcerned reports whether a class stands, or stood, for an extended resource that the pod asks for.
 func classConcerned(t *Task, what Happened) bool {
 	return slices.ContainsFunc(
 		what.Extended,

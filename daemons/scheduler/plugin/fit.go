@@ -111,7 +111,7 @@ func lacks(asks *cluster.Resources, n *cluster.Node) int {
 	return bits
 }
 
-// counted says whether nodes have amounts of a resource: devices and huge pages.
+// counted reports whether nodes have amounts of a resource: devices and huge pages.
 func counted(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
@@ -121,7 +121,7 @@ func (a *Args) ignores(name corev1.ResourceName) bool {
 	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
 }
 
-// fitsNow says whether a node that has changed has enough left, or whether a class of devices stands for what the pod
+// fitsNow reports whether a node that has changed has enough left, or whether a class of devices stands for what the pod
 // lacks.
 func fitsNow(t *Task, what Happened) bool {
 	if what.Event == DevicesChanged {

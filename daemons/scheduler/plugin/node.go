@@ -154,7 +154,7 @@ func nodePorts(t *Task) Check {
 	}
 }
 
-// portsConcerned says whether a pod that ended had a port that the pod wants.
+// portsConcerned reports whether a pod that ended had a port that the pod wants.
 func portsConcerned(t *Task, what Happened) bool {
 	return what.Pod == nil || !what.Leaving && slices.ContainsFunc(t.Pod.HostPorts, func(want api.HostPort) bool {
 		return slices.ContainsFunc(what.Pod.HostPorts, want.Conflicts)
@@ -175,7 +175,7 @@ func declaredFeatures(t *Task) Check {
 	}
 }
 
-// featuresConcerned says whether a node that came or changed declares what the pod needs.
+// featuresConcerned reports whether a node that came or changed declares what the pod needs.
 func featuresConcerned(t *Task, what Happened) bool {
 	check := declaredFeatures(t)
 	return check == nil || what.Node == nil || check(what.Node) == nil

@@ -1,4 +1,4 @@
-// Package plugin is what the scheduler goes by when it places a pod: filters that say whether a node will do and why
+// Package plugin is what the scheduler goes by when it places a pod: filters that report whether a node will do and why
 // not, and scores that say how well it suits. All look things up in a cluster; they ask nobody and change nothing. When
 // to look, and what to do with the answer, is package scheduler's.
 package plugin

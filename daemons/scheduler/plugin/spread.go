@@ -96,7 +96,7 @@ func topologySpread(t *Task) Check {
 	}
 }
 
-// spreadConcerned says whether an event is about pods that the constraints count, or about a node that changes its
+// spreadConcerned reports whether an event is about pods that the constraints count, or about a node that changes its
 // domain or whether it counts.
 func spreadConcerned(t *Task, what Happened) bool {
 	if what.Event == DomainsChanged && what.Before != nil {

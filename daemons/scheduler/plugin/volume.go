@@ -80,7 +80,7 @@ func volumeRestrictions(t *Task) Check {
 	}
 }
 
-// disksConcerned says whether a pod that ended used a disk or a claim of the pod, or an object is one of its claims.
+// disksConcerned reports whether a pod that ended used a disk or a claim of the pod, or an object is one of its claims.
 func disksConcerned(t *Task, what Happened) bool {
 	switch {
 	case what.Event == StorageChanged:
@@ -99,7 +99,7 @@ func disksConcerned(t *Task, what Happened) bool {
 		})
 }
 
-// ownClaim says whether an object is a claim of the pod; others is what is so of objects that are no claims.
+// ownClaim reports whether an object is a claim of the pod; others is what is so of objects that are no claims.
 func ownClaim(t *Task, obj any, others bool) bool {
 	claim, is := obj.(*corev1.PersistentVolumeClaim)
 	if !is {
@@ -109,7 +109,7 @@ func ownClaim(t *Task, obj any, others bool) bool {
 		slices.ContainsFunc(t.Pod.Volumes, func(v cluster.Volume) bool { return v.Claim == claim.Name })
 }
 
-// limitsConcerned says whether a pod that ended may have had volumes attached, or an object counts for limits.
+// limitsConcerned reports whether a pod that ended may have had volumes attached, or an object counts for limits.
 func limitsConcerned(t *Task, what Happened) bool {
 	if what.Event == StorageChanged {
 		_, capacity := what.Storage.(*storagev1.CSIStorageCapacity)
@@ -118,13 +118,13 @@ func limitsConcerned(t *Task, what Happened) bool {
 	return what.Pod == nil || !what.Leaving && what.Pod.Attachable()
 }
 
-// bindingConcerned says whether an object may help to bind the pod's claims.
+// bindingConcerned reports whether an object may help to bind the pod's claims.
 func bindingConcerned(t *Task, what Happened) bool {
 	_, attachment := what.Storage.(*storagev1.VolumeAttachment)
 	return what.Event != StorageChanged || ownClaim(t, what.Storage, !attachment)
 }
 
-// zoneConcerned says whether an object may say where a volume of the pod is.
+// zoneConcerned reports whether an object may say where a volume of the pod is.
 func zoneConcerned(t *Task, what Happened) bool {
 	switch what.Storage.(type) {
 	case nil, *corev1.PersistentVolume, *storagev1.StorageClass:
