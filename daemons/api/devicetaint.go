@@ -17,8 +17,8 @@ func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string)
 	return same(s.Driver, driver) && same(s.Pool, pool) && same(s.Device, device)
 }
 
-// ToleratesDevice reports whether one of the tolerations is of a device's taint, as its key, value and effect go. For how
-// long is not looked at.
+// ToleratesDevice reports whether one of the tolerations is of a device's taint, as its key, value and effect go. For
+// how long is not looked at.
 func ToleratesDevice(list []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
 	return slices.ContainsFunc(
 		list,

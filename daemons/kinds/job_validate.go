@@ -136,7 +136,8 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// rests reports whether a job is suspended and has no pods that run: it has not begun, or its controller has stopped it.
+// rests reports whether a job is suspended and has no pods that run: it has not begun, or its controller has stopped
+// it.
 func rests(j *batchv1.Job) bool {
 	stopped := slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue

@@ -79,7 +79,8 @@ func validateMounts(
 	return errs
 }
 
-// blockSource reports whether a volume may be a device: one that is claimed, or is a claim's that the set of pods makes.
+// blockSource reports whether a volume may be a device: one that is claimed, or is a claim's that the set of pods
+// makes.
 func blockSource(spec *corev1.PodSpec, name string) bool {
 	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 	return i < 0 || spec.Volumes[i].PersistentVolumeClaim != nil || spec.Volumes[i].Ephemeral != nil

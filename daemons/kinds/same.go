@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Same reports whether two values are the same as the API sees them: what is empty is as nothing, and quantities and times
-// are compared by what they mean. Most of what is compared is the same, which a plain walk finds out at a fraction of
-// what apimachinery's comparison costs; that one decides about everything else.
+// Same reports whether two values are the same as the API sees them: what is empty is as nothing, and quantities and
+// times are compared by what they mean. Most of what is compared is the same, which a plain walk finds out at a
+// fraction of what apimachinery's comparison costs; that one decides about everything else.
 func Same(a, b any) bool {
 	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
 	if v.IsValid() && w.IsValid() && v.Type() == w.Type() && surelySame(v, w, 0) {

@@ -173,8 +173,8 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// fresh reports whether at least half of the nodes that the API calls ready have answered of late: of a server that sees
-// fewer, it would be its own network that is told.
+// fresh reports whether at least half of the nodes that the API calls ready have answered of late: of a server that
+// sees fewer, it would be its own network that is told.
 func (c *collector) fresh(now time.Time) error {
 	ready, good := 0, 0
 	for _, node := range c.objects.Nodes() {

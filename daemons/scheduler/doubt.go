@@ -28,8 +28,8 @@ func refused(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
-// absent reports whether an error is the API server's word that a claim is not there. Any other 404 says nothing about it,
-// and devices that are taken for free go to others.
+// absent reports whether an error is the API server's word that a claim is not there. Any other 404 says nothing about
+// it, and devices that are taken for free go to others.
 func absent(err error, claim *resourcev1.ResourceClaim) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) || !errors.As(err, &status) {
@@ -60,7 +60,8 @@ func (s *scheduler) settle(ctx context.Context, claim *resourcev1.ResourceClaim)
 	}
 }
 
-// settled reads a claim once, and reports whether that ended the doubt. late: no write of it can be on its way any more.
+// settled reads a claim once, and reports whether that ended the doubt. late: no write of it can be on its way any
+// more.
 func (s *scheduler) settled(ctx context.Context, claim *resourcev1.ResourceClaim, late bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

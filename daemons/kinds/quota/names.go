@@ -77,8 +77,8 @@ func computed(r corev1.ResourceName) bool {
 	return r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// extended reports whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class of
-// devices.
+// extended reports whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class
+// of devices.
 func extended(r corev1.ResourceName) bool {
 	if class, ok := strings.CutPrefix(string(r), resourcev1.ResourceDeviceClassPrefix); ok {
 		return class != ""

@@ -191,8 +191,8 @@ func newOption(
 // verdictsKept bounds the expressions whose answers are kept for a device.
 const verdictsKept = 64
 
-// selects reports whether a device satisfies all expressions. What was found out about a device holds as long as its slice
-// does.
+// selects reports whether a device satisfies all expressions. What was found out about a device holds as long as its
+// slice does.
 func (o *option) selects(e *entry) (bool, error) {
 	for _, c := range o.selectors {
 		v, known := e.selected[c.text]

@@ -58,8 +58,8 @@ func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	return near || !anywhere && self
 }
 
-// affinityConcerned reports whether an event is about pods that the pod's terms are about, or whose terms are about it, or
-// about a node that changes its domain for one of these terms.
+// affinityConcerned reports whether an event is about pods that the pod's terms are about, or whose terms are about it,
+// or about a node that changes its domain for one of these terms.
 func affinityConcerned(t *Task, what Happened) bool {
 	if what.Event == DomainsChanged && what.Before != nil {
 		moved := func(term cluster.Term) bool { return what.Node.Moved(what.Before, term.Key) }

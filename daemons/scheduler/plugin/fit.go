@@ -121,8 +121,8 @@ func (a *Args) ignores(name corev1.ResourceName) bool {
 	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
 }
 
-// fitsNow reports whether a node that has changed has enough left, or whether a class of devices stands for what the pod
-// lacks.
+// fitsNow reports whether a node that has changed has enough left, or whether a class of devices stands for what the
+// pod lacks.
 func fitsNow(t *Task, what Happened) bool {
 	if what.Event == DevicesChanged {
 		return classConcerned(t, what)
