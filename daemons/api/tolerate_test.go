@@ -7,7 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestWhatATolerationMatches(t *testing.T) { // S13
+// Proves S13.
+func TestWhatATolerationMatches(t *testing.T) {
 	for _, c := range []struct {
 		toleration corev1.Toleration
 		taint      string // value of a taint k with NoSchedule

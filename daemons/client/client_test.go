@@ -139,7 +139,8 @@ func who(t *testing.T, cfg *rest.Config) string {
 	return string(text)
 }
 
-// S14: a daemon finds a living API server long before it gives up one that hangs, whether the others are dead or hang.
+// A daemon finds a living API server long before it gives up one that hangs, whether the others are dead or hang.
+// Proves S14.
 func TestADaemonFindsALivingServer(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
@@ -161,7 +162,8 @@ func TestADaemonFindsALivingServer(t *testing.T) {
 	}
 }
 
-// S14: a watch at a server that falls silent is given up soon, and the next request goes to another.
+// A watch at a server that falls silent is given up soon, and the next request goes to another.
+// Proves S14.
 func TestAConnectionToAServerThatHangsIsGivenUp(t *testing.T) {
 	first, second := serve(t, "first"), serve(t, "second")
 	cfg := config(t, first, second)
@@ -200,7 +202,8 @@ func TestAWatchOnWhichNothingHappensIsKept(t *testing.T) {
 	}
 }
 
-// S14: a client-go watch goes on at its place after a refused connection, and lists again after other errors.
+// A client-go watch goes on at its place after a refused connection, and lists again after other errors.
+// Proves S14.
 func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
@@ -220,8 +223,8 @@ func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 	}
 }
 
-// S14: daemons that wait while no server is there find it as soon as it is, whatever each of their requests has waited
-// for.
+// Daemons that wait while no server is there find it as soon as it is, whatever each of their requests has waited for.
+// Proves S14.
 func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 	gone := serve(t, "gone")
 	cfg := config(t, gone)

@@ -38,7 +38,8 @@ status:
   - {type: AbleToScale, status: "True", reason: ReadyForNewScale, message: ok, lastTransitionTime: "2026-01-02T03:04:05Z"}
 `
 
-// S11: clients of version 1 see in annotations what version 2 says besides, as upstream writes it, and lose none of it.
+// Clients of version 1 see in annotations what version 2 says besides, as upstream writes it, and lose none of it.
+// Proves S11.
 func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
 	a := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := yaml.UnmarshalStrict([]byte(scalerV2), a); err != nil {
@@ -86,7 +87,8 @@ func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
 	}
 }
 
-// S11: what cannot be read in an annotation is as if it was not there, and what version 2 has there is nobody's.
+// What cannot be read in an annotation is as if it was not there, and what version 2 has there is nobody's.
+// Proves S11.
 func TestAutoscalersAnnotationsAreNotBelieved(t *testing.T) {
 	bad := &autoscalingv1.HorizontalPodAutoscaler{}
 	bad.Annotations = map[string]string{

@@ -12,8 +12,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: an authority that takes another's place is believed within seconds, and a file that makes no sense changes
-// nothing.
+// An authority that takes another's place is believed within seconds, and a file that makes no sense changes nothing.
+// Proves S12.
 func TestAuthoritiesAreReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write := func(text []byte, stamp time.Time) {

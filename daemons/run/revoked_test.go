@@ -13,7 +13,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: what was begun with a certificate that is then revoked ends within seconds, what others began goes on.
+// What was begun with a certificate that is then revoked ends within seconds, what others began goes on.
+// Proves S12.
 func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRevocations(t)

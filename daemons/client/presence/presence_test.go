@@ -35,7 +35,8 @@ func server(client kubernetes.Interface, node string, addrs ...string) *Publishe
 	}
 }
 
-func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) { // S31
+// Proves S31.
+func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) {
 	client := fake.NewClientset()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
