@@ -18,7 +18,7 @@ const (
 	gatedPod     = `spec: {schedulingGates: [{name: g}], nodeSelector: {a: b}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}, containers: [{name: c, image: i}]}`
 )
 
-// What a change may not touch is refused in upstream's words, and what it may touch is let through.
+// Changes of immutable fields are rejected with upstream's messages, and other changes are accepted.
 // Proves S12.
 func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 	for name, c := range map[string]struct{ kind, old, change, want string }{
@@ -106,7 +106,7 @@ func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 	}
 }
 
-// A status that cannot be is refused, and one that is right is not.
+// Impossible statuses are rejected, and valid ones are accepted.
 // Proves S12.
 func TestStatusesAreJudgedS12(t *testing.T) {
 	const (
