@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WithoutManagers is a transform function for informers. It returns the object without managed fields. The argument
-// stays unchanged: a client other than a server's may also pass it to others.
+// WithoutManagers is a transform function for informers. It returns the object without managed fields. It does not
+// change its argument, because a client without a server, such as a fake one, may share that object with others.
 func WithoutManagers(obj any) (any, error) {
 	m, ok := obj.(metav1.Object)
 	if !ok || len(m.GetManagedFields()) == 0 {

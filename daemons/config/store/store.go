@@ -1,6 +1,6 @@
-// Package store defines the requests about the store that the program etcd handles, besides being a member, and its
-// answers. It also defines the settings of snapshots. Provisioning sends the requests through the agents on the
-// machines.
+// Package store defines the requests for maintaining the store, and the answers to them. The program etcd carries them
+// out. Provisioning sends the requests through the agents on the machines. The package also defines the settings of
+// snapshots.
 package store
 
 import (
@@ -141,8 +141,8 @@ type Settings struct {
 	S3        *S3           `json:"s3,omitempty"`
 }
 
-// Directory is the default directory of snapshots. KeepUndeclared is how many snapshots from before changes a machine
-// retains if its configuration declares no snapshots.
+// Directory is the default directory of snapshots. KeepUndeclared applies if a configuration declares no snapshots. It
+// is how many of the snapshots that were taken before changes a machine retains.
 const (
 	Directory      = "/var/lib/etcd-snapshots"
 	KeepUndeclared = 5

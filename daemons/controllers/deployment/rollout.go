@@ -34,8 +34,8 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(x, y)
 }
 
-// limits returns how many pods may exist above the wanted number during a rollout,
-// and how many may be unavailable. Both are never zero at once.
+// limits returns how many pods may exist above the wanted number during a rollout, and how many may be unavailable.
+// They are never both zero.
 func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	if d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate == nil {
 		return 0, 0

@@ -17,8 +17,8 @@ import (
 // disruption is assumed to be abandoned.
 const staleAfter = 2 * time.Minute
 
-// disrupted returns a pod's condition DisruptionTarget if it can become stale. The kubelet's own condition stays:
-// ending a pod may take the kubelet any time.
+// disrupted returns a pod's condition DisruptionTarget if it can become stale. A condition that the kubelet set cannot,
+// because there is no limit to how long the kubelet takes to end a pod.
 func disrupted(pod *corev1.Pod) *corev1.PodCondition {
 	if !loop.Active(pod) {
 		return nil

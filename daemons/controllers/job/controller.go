@@ -1,6 +1,5 @@
-// Package job runs the pods of a Job until enough of them have succeeded or too many
-// have failed. Every finished pod is counted once: it holds a finalizer until the
-// status has it.
+// Package job runs the pods of a Job until enough of them have succeeded or too many have failed. Every finished pod is
+// counted once: it has a finalizer until the status includes it.
 package job
 
 import (

@@ -91,7 +91,8 @@ func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
 	return pod
 }
 
-// owningPod returns the reference to the pod for whose extended resources a claim says that it was created, or nil.
+// owningPod returns the owner reference of a claim that, by its annotation, was created for a pod's extended resources.
+// It returns nil for other claims.
 func owningPod(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(c)
 	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" ||

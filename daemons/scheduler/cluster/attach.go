@@ -4,7 +4,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Attaching holds what the CSINode of a node says about its drivers.
+// Attaching holds the drivers in a node's CSINode.
 type Attaching struct {
 	Drivers map[string]bool
 	Limits  map[string]int // maximum number of volumes by driver, if the driver has a limit
