@@ -84,7 +84,7 @@ func gvk(kind string) string {
 	return `{"group":"metrics.k8s.io","kind":"` + kind + `","version":"v1beta1"}`
 }
 
-// schemas describes the kinds. It refers to no other document.
+// schemas describes the kinds. It refers to no other document, so that it is complete by itself.
 func schemas(at string) string {
 	const (
 		usage = `"usage":{"description":"What is used, by resource: cpu on average over the window, memory as the working set at its end.","type":"object","additionalProperties":{"type":"string"}}`

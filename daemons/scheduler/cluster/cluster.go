@@ -272,7 +272,8 @@ func (c *Cluster) stray(p *Pod, node string) {
 	c.strays[node][p.UID] = p
 }
 
-// Nominate records a pod's nominated node. An empty node removes the nomination.
+// Nominate records a pod's nominated node. An empty or unknown node removes the nomination. A pod that is on a node
+// gets no nomination.
 func (c *Cluster) Nominate(p *Pod, node string) {
 	if old := c.promised[p.UID]; old != nil {
 		delete(c.promised, p.UID)
@@ -357,7 +358,7 @@ const never = math.MaxInt64
 // Promised reports whether a pod has a nominated node.
 func (c *Cluster) Promised(uid types.UID) bool { return c.promised[uid] != nil }
 
-// PromisedNode returns a pod's nominated node, or nil.
+// PromisedNode returns a pod's nominated node. It returns nil if the pod has none, or if that node is not known.
 func (c *Cluster) PromisedNode(uid types.UID) *Node { return c.promised[uid] }
 
 // Replace replaces a pod by its new state if nothing that the tables depend on has changed. It reports whether it did.
