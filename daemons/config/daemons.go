@@ -115,13 +115,13 @@ func DefaultAPIServer() APIServer {
 	}
 }
 
-// Connection is how a daemon reaches the API.
+// Connection configures how a daemon reaches the API.
 type Connection struct {
 	Kubeconfig string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
 	APIServers []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
 }
 
-// Serving is where a daemon answers /livez, /readyz and /metrics over TLS.
+// Serving configures where a daemon serves /livez, /readyz and /metrics over TLS.
 type Serving struct {
 	BindAddress       string `written:"always" flag:"bind-address" setting:"bind_address" help:"address to serve health and metrics on"`
 	SecurePort        int    `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`

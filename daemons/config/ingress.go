@@ -54,19 +54,19 @@ func DefaultIngress() Ingress {
 	}
 }
 
-// How the next endpoint is found.
+// Methods to select the next endpoint.
 const (
 	RoundRobin       = "round_robin"
 	LeastConnections = "least_connections"
 )
 
-// Where Gateways are reached.
+// Addresses of Gateways.
 const (
 	OfMachines     = "machines"
 	OfLoadBalancer = "load_balancer"
 )
 
-// PortRange reads two ports with a dash between them.
+// PortRange parses two ports separated by a dash.
 func PortRange(text string) (first, last int, err error) {
 	from, to, _ := strings.Cut(text, "-")
 	first, err = strconv.Atoi(from)

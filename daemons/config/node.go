@@ -8,8 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kubelet holds the kubelet's command line: where it finds everything, and who
-// it is. Settings of behaviour are in KubeletFile.
+// Kubelet holds the kubelet's command line: paths and identity. KubeletFile holds the settings of its behaviour.
 type Kubelet struct {
 	Connection
 	Config                        string            `flag:"config" help:"KubeletConfiguration file"`
@@ -30,8 +29,8 @@ func DefaultKubelet() Kubelet {
 	return Kubelet{RootDir: "/var/lib/kubelet"}
 }
 
-// KubeletFile is the part of kubelet.config.k8s.io/v1beta1 KubeletConfiguration
-// that this kubelet knows, in the same spelling and units.
+// KubeletFile is the supported part of KubeletConfiguration of kubelet.config.k8s.io/v1beta1, with the same names and
+// units.
 type KubeletFile struct {
 	APIVersion string `json:"apiVersion"` // kubelet.config.k8s.io/v1beta1
 	Kind       string `json:"kind"`       // KubeletConfiguration
@@ -45,7 +44,7 @@ type KubeletFile struct {
 	Authentication     KubeletAuthentication `json:"authentication"`
 	Authorization      KubeletAuthorization  `json:"authorization"`
 
-	// unix:///run/containerd/containerd.sock
+	// default: unix:///run/containerd/containerd.sock
 	ContainerRuntimeEndpoint string   `json:"containerRuntimeEndpoint,omitempty"`
 	StaticPodPath            string   `json:"staticPodPath,omitempty"`
 	PodCIDR                  string   `json:"podCIDR,omitempty" refused:"is not supported: the controller manager gives nodes their networks"`
@@ -74,9 +73,9 @@ type KubeletFile struct {
 	PodPidsLimit                   int               `json:"podPidsLimit" setting:"pod_pids_limit" help:"how many processes and threads a pod may have; -1 is as many as the machine allows. Pods that run keep a limit that is taken away"`
 	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty" setting:"serialize_image_pulls" help:"pull one image at a time"`
 	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty" setting:"streaming_connection_idle_timeout" range:"0s.." help:"after how long exec, attach and port-forward end when nothing comes; 0 is never"`
-	// the kubelet asks for its next client certificate itself
+	// RotateCertificates makes the kubelet request its next client certificate.
 	RotateCertificates bool `json:"rotateCertificates,omitempty"`
-	// and its serving certificate, of which somebody has to approve
+	// ServerTLSBootstrap makes it request its serving certificate too, which must be approved.
 	ServerTLSBootstrap bool `json:"serverTLSBootstrap,omitempty"`
 	ReadOnlyPort       int  `json:"readOnlyPort" refused:"is not supported: everything is served at port, to who may ask"`
 
@@ -92,8 +91,8 @@ type KubeletFile struct {
 // it could pull them.
 const (
 	VerifyNone          = "NeverVerify"
-	VerifyPulled        = "NeverVerifyPreloadedImages"   // those that a kubelet has pulled
-	VerifyAllButAllowed = "NeverVerifyAllowlistedImages" // and those that are not on the list
+	VerifyPulled        = "NeverVerifyPreloadedImages"   // only images that a kubelet has pulled
+	VerifyAllButAllowed = "NeverVerifyAllowlistedImages" // also preloaded images that are not on the allow list
 	VerifyAll           = "AlwaysVerify"
 )
 
@@ -103,7 +102,7 @@ const (
 	ReserveTiered = "TieredReservation"
 )
 
-// KubeletAuthentication says who may call the kubelet.
+// KubeletAuthentication configures how the kubelet authenticates requests.
 type KubeletAuthentication struct {
 	X509 struct {
 		ClientCAFile string `json:"clientCAFile,omitempty"`
@@ -116,21 +115,21 @@ type KubeletAuthentication struct {
 	} `json:"webhook"`
 }
 
-// KubeletAuthorization says what they may do: Webhook asks the API server.
+// KubeletAuthorization configures how the kubelet authorizes requests. Webhook means that it asks the API server.
 type KubeletAuthorization struct {
 	Mode string `json:"mode,omitempty"`
 }
 
-// KubeletSettings is all that a kubelet is told: its command line and its file.
+// KubeletSettings holds all settings of a kubelet: its command line and its file.
 type KubeletSettings struct {
 	Kubelet
 	KubeletFile
 }
 
-// problems leaves those of the parts to the parts.
+// problems returns nothing, because the two parts check themselves.
 func (*KubeletSettings) problems() []Problem { return nil }
 
-// DefaultKubeletSettings returns the documented defaults of both.
+// DefaultKubeletSettings returns the documented defaults.
 func DefaultKubeletSettings() KubeletSettings {
 	return KubeletSettings{DefaultKubelet(), DefaultKubeletFile()}
 }
@@ -142,8 +141,8 @@ type Taint struct {
 	Effect string `json:"effect"`
 }
 
-// ReadKubeletFile reads a KubeletConfiguration over the defaults. A field that is not known is an error. Thresholds of
-// eviction are all those that the file has, unless it says that the defaults stand beside them.
+// ReadKubeletFile parses a KubeletConfiguration on top of the defaults. An unknown field is an error. The file's
+// eviction thresholds replace the defaults, unless the file asks to merge them.
 func ReadKubeletFile(text []byte) (KubeletFile, error) {
 	file := DefaultKubeletFile()
 	usual := file.EvictionHard
@@ -161,7 +160,7 @@ func ReadKubeletFile(text []byte) (KubeletFile, error) {
 	return file, nil
 }
 
-// DefaultKubeletFile returns the documented defaults, upstream's.
+// DefaultKubeletFile returns the documented defaults, which are upstream's.
 func DefaultKubeletFile() KubeletFile {
 	f := KubeletFile{
 		APIVersion: "kubelet.config.k8s.io/v1beta1", Kind: "KubeletConfiguration",
@@ -190,8 +189,7 @@ func DefaultKubeletFile() KubeletFile {
 	return f
 }
 
-// Proxy holds kube-proxy's command line, and Network's where the pod network
-// between machines is kept by the same process's sibling daemon.
+// Proxy configures kube-proxy.
 type Proxy struct {
 	Connection
 	HostnameOverride   string        `flag:"hostname-override" help:"name of the node; the host name when empty"`
@@ -220,8 +218,8 @@ func DefaultProxy() Proxy {
 	}
 }
 
-// Network configures the pod network daemon: CNI configuration on this machine
-// and routes to the pod networks of the others.
+// Network configures the pod network daemon: the CNI configuration of this machine, and the routes to other machines'
+// pods.
 type Network struct {
 	Connection
 	HostnameOverride string   `flag:"hostname-override" help:"name of the node; the host name when empty"`
@@ -248,7 +246,7 @@ func DefaultNetwork() Network {
 	}
 }
 
-// Address configures the keeper of the virtual address on a machine of the control plane.
+// Address configures the daemon that manages the virtual address on a machine of the control plane.
 type Address struct {
 	Connection
 	Address       string `flag:"address" help:"virtual address that one machine holds at a time"`
