@@ -96,7 +96,7 @@ func changeSubjects(ctx context.Context, bindings dynamic.ResourceInterface, nam
 	if err != nil {
 		return fmt.Errorf("read the binding %s: %w", name, err)
 	}
-	was, _, _ := unstructured.NestedSlice(o.Object, "subjects") // a copy
+	was, _, _ := unstructured.NestedSlice(o.Object, "subjects") // NestedSlice returns a copy
 	now := change(o, slices.Clone(was))
 	if len(now) == len(was) {
 		return nil
