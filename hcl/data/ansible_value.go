@@ -78,7 +78,7 @@ func connection(vars map[string]any, name string) any {
 	return vars["ansible_"+name]
 }
 
-// port returns a host's port: as an int if it is numeric text, otherwise as it is in the inventory.
+// port returns a host's port: as an int if it is numeric text, otherwise unchanged.
 func port(vars map[string]any) any {
 	v := connection(vars, "port")
 	if text, ok := v.(string); ok {

@@ -283,8 +283,8 @@ func (e *evaluator) value(n *node) (cty.Value, hcl.Diagnostics) {
 	return value, diags
 }
 
-// needsFailed reports whether something that a node refers to has an error. Errors of the node itself would only follow
-// from that one.
+// needsFailed reports whether something that a node refers to has an error. Errors of the node itself would only be
+// consequences of that error.
 func (e *evaluator) needsFailed(n *node) bool {
 	return slices.ContainsFunc(n.needs, func(t hcl.Traversal) bool {
 		name, ok := second(t)

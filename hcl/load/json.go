@@ -29,7 +29,7 @@ func parse(parser *hclparse.Parser, text []byte, path string) (*hcl.File, hcl.Di
 	return f, diags
 }
 
-// jsonReferences returns the references in the expressions of a JSON body. Only a schema tells which properties are
+// jsonReferences returns the references in the expressions of a JSON body. Only a schema shows which properties are
 // blocks, but that does not matter here, because expressions may be in all of them.
 func jsonReferences(body hcl.Body) (list []hcl.Traversal) {
 	attributes, _ := body.JustAttributes()

@@ -147,7 +147,7 @@ func signing(text, key []byte) (own []byte) {
 	return own
 }
 
-// Cross returns the cross-certificates of the former authority for the one that signs now.
+// Cross returns the cross-certificates in which the former authority signs the present one.
 func (r Remains) Cross(name string) (cross []byte) {
 	for _, one := range certs.Split(r.Shown[name]) {
 		if !bytes.Contains(r.Trusted[name], one) {

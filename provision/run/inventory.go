@@ -10,10 +10,10 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// inventory returns what the cluster is told of its machines: those declared, and undeclared ones that this run leaves
-// alone. A Node whose machine is not in it is deleted once it falls silent. So a run with -target or -exclude must not
-// drop machines besides those that it removes or forgets. A machine's identity is what was found on it, or else what
-// the state has.
+// inventory returns the list of machines that the cluster knows: those declared, and undeclared ones that this run
+// leaves alone. A Node whose machine is not in it is deleted once its heartbeats stop. So a run with -target or
+// -exclude must not drop machines besides those that it removes or forgets. A machine's identity is what was found on
+// it, or else what the state has.
 func (p *Prepared) inventory() inventory.Inventory {
 	identity := map[string]string{}
 	for address, m := range p.State.Machines {
@@ -59,8 +59,8 @@ func (p *Prepared) inventory() inventory.Inventory {
 	return list
 }
 
-// distinct clears provider IDs that several machines would share, as copies of one disk do, because they cannot be told
-// apart.
+// distinct clears provider IDs that several machines share, as copies of one disk do, because they do not identify a
+// machine.
 func distinct(list inventory.Inventory) {
 	count := map[string]int{}
 	for _, m := range list {

@@ -58,7 +58,7 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 	return n, nil
 }
 
-// left reports whether a removed block says that whatever was applied under an address stays as it is.
+// left reports whether a removed block says that whatever was applied under an address stays unchanged.
 func (e *Engine) left(address string) bool {
 	return !e.Destroy &&
 		slices.ContainsFunc(
@@ -117,7 +117,7 @@ func (p *Prepared) forgettable() error {
 	return errors.Join(errs...)
 }
 
-// forgetLeft removes from the state what removed blocks leave as it is.
+// forgetLeft removes from the state the machines and objects that removed blocks leave unchanged.
 func (p *Prepared) forgetLeft() error {
 	before := len(p.State.Machines) + len(p.State.Objects)
 	for _, address := range sortedMachines(p.State) {

@@ -76,8 +76,7 @@ func (r Refused) unknown() bool {
 	return !slices.ContainsFunc(r.List, func(one Refusal) bool { return !one.Unknown })
 }
 
-// upgrading reports whether the plan installs another API server, which may know more kinds than the one that answers
-// now.
+// upgrading reports whether the plan installs another API server, which may know more kinds than the running one.
 func (p *Prepared) upgrading() bool {
 	return slices.ContainsFunc(p.machines, func(m *machine) bool {
 		return m.action == plan.Change && m.Has(config.RoleControlPlane) &&

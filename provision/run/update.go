@@ -110,7 +110,7 @@ func (e *RolledBack) Error() string {
 
 func (e *RolledBack) Unwrap() error { return e.Why }
 
-// update applies a machine's steps up to the one that deletes the former release, and checks from outside that the
+// update applies a machine's steps up to the step that deletes the former release, and checks from outside that the
 // machine is well. Then it applies the rest. If that fails, the machine returns to the former release by itself.
 func (p *Prepared) update(ctx context.Context, m *machine, apply func([]step.Step) error) error {
 	end := slices.IndexFunc(m.steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })

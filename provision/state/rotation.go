@@ -77,7 +77,7 @@ func inOrder(r Rotation, signs []byte) []byte {
 }
 
 // Rotate begins to replace an authority, or the service account key. The next one does not sign yet, unless the present
-// authority has expired: nobody trusts that, so the next one signs at once.
+// authority has expired. Clients do not trust an expired authority, so then the next one signs at once.
 func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now time.Time) error {
 	if _, already := s.Rotations[name]; already {
 		return fmt.Errorf("%s is being replaced already", name)
@@ -147,7 +147,7 @@ func (s *State) Ours(name string, same func(pem []byte) bool) bool {
 	return same(s.CAs[name]) || len(s.Rotations[name].Other) > 0 && same(s.Rotations[name].Other)
 }
 
-// clone copies a map, because other readers may still use the one that was read before.
+// clone copies a map, because other readers may still use the original.
 func clone[V any](m map[string]V) map[string]V {
 	c := maps.Clone(m)
 	if c == nil {

@@ -35,7 +35,7 @@ func (*Reboot) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	return c, nil
 }
 
-// goesDown is how long a machine may take to end this process after it was told to reboot.
+// goesDown is how long a machine may take to end this process after the command to reboot.
 const goesDown = 3 * time.Minute
 
 // Apply reboots the machine. On a real machine it does not return, and the client reconnects.
