@@ -28,7 +28,7 @@ type apiBlock struct {
 	Admission            string   `hcl:"admission,optional" doc:"An AdmissionConfiguration of apiserver.config.k8s.io, as in file(\"admission.yaml\"), with a PodSecurityConfiguration: the pod security of namespaces without labels, and whom and what it does not concern. A change restarts the API servers, one by one." default:"privileged; nothing is exempt"`
 }
 
-// decodeAPI reads how API servers answer. Where they are reached is decoded before.
+// decodeAPI decodes the settings of API servers, except the endpoint, which is decoded earlier.
 func decodeAPI(b *hcl.Block, raw *apiBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	if raw == nil {
 		raw = &apiBlock{}

@@ -130,12 +130,12 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	return cty.ObjectVal(value), diags
 }
 
-// decodeVirtual finds out whether the endpoint is an address that the control plane holds.
-// Whether it is a machine's own is for Validate, which knows the machines.
+// decodeVirtual determines whether the endpoint is a virtual address that the control plane holds. Validate, which
+// knows the machines, checks whether it is a machine's own address.
 func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Cluster) (diags hcl.Diagnostics) {
 	address, err := netip.ParseAddr(host)
 	at := nested(b, "api", "virtual")
-	// A loopback endpoint is valid, because every machine may run a load balancer.
+	// A loopback endpoint is valid, because every machine may run its own load balancer.
 	if err == nil && !address.IsLoopback() && unreachable(address) != "" {
 		return hcl.Diagnostics{fail(nested(b, "api", "endpoint"), "Invalid endpoint",
 			"The API cannot be reached at %q: %s.", host, unreachable(address))}
@@ -230,8 +230,8 @@ func doing(members int) string {
 	return fmt.Sprintf("%d members do", members)
 }
 
-// prefixes reads networks: one of IPv4, or one of each family, that of IPv4 first, since that is how machines and the
-// API are reached. They hold at least the addresses of a prefix of length most, of IPv4, and most6.
+// prefixes parses networks: one of IPv4, or one of each family. IPv4 comes first, because machines and the API are
+// reached over it. most and most6 are the maximum prefix lengths.
 func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list []netip.Prefix, diags hcl.Diagnostics) {
 	at := attr(b, b.Body, name)
 	for _, text := range texts {

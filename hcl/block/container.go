@@ -173,7 +173,7 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 	return p, diags
 }
 
-// set converts a value as an attribute of the target's type would be.
+// set assigns a value to target, with the same conversion as for an attribute of the target's type.
 func set(target any, v cty.Value) error {
 	ty, err := gocty.ImpliedType(target)
 	if err != nil {

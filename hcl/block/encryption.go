@@ -100,7 +100,7 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	return diags
 }
 
-// socket says whether an endpoint is a socket in a folder of its own, which is given to static pods whole.
+// socket reports whether an endpoint is a Unix socket in a directory of its own, which is mounted into static pods.
 func socket(endpoint string) bool {
 	at, ok := strings.CutPrefix(endpoint, "unix://")
 	return ok && path.IsAbs(at) && path.Clean(at) == at && path.Dir(at) != "/"

@@ -8,10 +8,10 @@ import (
 	daemons "clusterctl/daemons/config"
 )
 
-// Field is an attribute or a block that a body may have.
+// Field is an attribute or a nested block that a body may have.
 type Field struct {
 	Name     string
-	Type     string // as the reference names it
+	Type     string // as named in the reference
 	Default  string
 	Doc      string
 	Required bool
@@ -20,7 +20,7 @@ type Field struct {
 	body     reflect.Type
 }
 
-// Inside are the fields of a block inside.
+// Inside returns the fields of a nested block.
 func (f Field) Inside() []Field {
 	if f.body == nil {
 		return nil
@@ -52,7 +52,7 @@ type conditionedBlock struct {
 	After  []*conditionBlock `hcl:"postcondition,block" doc:"What must hold of what the block gives, which is self."`
 }
 
-// Fields are what a block at the top may have, and what it is.
+// Fields returns the fields of a top-level block, and its description.
 func Fields(name string, labels []string) (list []Field, doc string) {
 	var body any
 	switch name {
@@ -141,7 +141,7 @@ func labels(body reflect.Type) (n int) {
 	return n
 }
 
-// meaning is a setting's help as a sentence.
+// meaning returns a setting's help as a sentence.
 func meaning(s daemons.Setting) string {
 	text := strings.ToUpper(s.Help[:1]) + s.Help[1:] + "."
 	if s.Fixed != "" {
@@ -150,7 +150,7 @@ func meaning(s daemons.Setting) string {
 	return text
 }
 
-// TopLevel are the names of the types of blocks that a file may have, with how many labels each has.
+// TopLevel returns the top-level block types with their number of labels.
 func TopLevel() map[string]int {
 	list := map[string]int{}
 	for _, b := range Schema().Blocks {

@@ -135,7 +135,7 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(pool.Name)}), diags
 }
 
-// decodeBGP returns what a bgp block says, or why it cannot be.
+// decodeBGP returns the content of a bgp block, or a description of the error.
 func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
 	number := func(n int64) (uint32, string) {
 		if n < 1 || n > math.MaxUint32 {
@@ -174,7 +174,8 @@ func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
 	return is, ""
 }
 
-// checkPools finds addresses that others have: other pools, the cluster's own networks, machines and the API.
+// checkPools returns errors for pool addresses that are also used by other pools, the cluster's networks, machines or
+// the API.
 func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	type owner struct {
 		what string

@@ -255,7 +255,7 @@ func unreachable(a netip.Addr) string {
 	return ""
 }
 
-// regionAndZone puts region and zone among the labels, where everything that goes by them finds them.
+// regionAndZone adds region and zone to the labels, from which they are read.
 func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl.Diagnostics) {
 	for _, p := range []struct{ attribute, label, value string }{
 		{"region", corev1.LabelTopologyRegion, raw.Region}, {"zone", corev1.LabelTopologyZone, raw.Zone},

@@ -47,7 +47,7 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if raw.Sensitive {
 		v = v.Mark(Sensitive)
 	}
-	if x.Module != "" { // seen where the module is called
+	if x.Module != "" { // the calling module reads it
 		return v, diags
 	}
 	plain, err := Plain(x.unmark(v))

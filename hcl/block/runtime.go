@@ -77,7 +77,7 @@ func decodeProxy(at *hcl.Range, raw *proxyBlock) (p *config.Proxy, diags hcl.Dia
 					"Invalid URL of a proxy",
 					"Write it as in \"http://proxy.example.com:3128\": http, https or socks5, a host and a port.",
 				),
-			) // it may have a password: it is not shown
+			) // the URL is not shown, because it may contain a password
 			break
 		}
 	}

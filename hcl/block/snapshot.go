@@ -105,8 +105,8 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	return append(diags, decodeS3(x, b, raw.S3, c)...)
 }
 
-// mayHold reports whether a folder may have snapshots in it: one that lasts, that the unit may write, and that is not
-// the store's own.
+// mayHold reports whether a directory may hold snapshots: it is persistent, the unit may write to it, and it does not
+// belong to the store.
 func mayHold(dir string) bool {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" {
 		return false
@@ -192,7 +192,7 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 	return diags
 }
 
-// deeper finds an attribute in blocks inside each other; the innermost block that is there when it is not.
+// deeper returns the range of an attribute in nested blocks, or of the innermost of these blocks that exists.
 func deeper(b *hcl.Block, names ...string) *hcl.Range {
 	at := b.DefRange.Ptr()
 	body, _ := b.Body.(*hclsyntax.Body)

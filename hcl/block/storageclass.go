@@ -31,10 +31,10 @@ type storageClassBlock struct {
 	Lifecycle      *lifecycleBlock     `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
-// defaultClass is the annotation of the class that claims get which name none.
+// defaultClass is the annotation of the StorageClass for claims that name none.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// decodeStorageClass makes a StorageClass, which is planned, applied and pruned as every object.
+// decodeStorageClass decodes a StorageClass, which is handled like every other object afterwards.
 func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw storageClassBlock
 	diags := x.decode(b.Body, x.Eval, &raw)
@@ -165,7 +165,7 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(name)}), diags
 }
 
-// oneDefault finds a second class that claims would get which name none: of two, the newer one would win.
+// oneDefault returns an error for a second default StorageClass, because the newer of the two would be used.
 func oneDefault(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	var first *config.Object
 	for i := range c.Objects {
