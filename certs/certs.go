@@ -1,7 +1,6 @@
-// Package certs issues and inspects the cluster's certificates: authorities, leaf
-// profiles with the names and organisations that Kubernetes' RBAC expects, keys,
-// kubeconfigs. It does no I/O: it turns values into PEM and back. Files are laid by
-// provision, as kubeadm lays them.
+// Package certs issues and inspects the cluster's certificates: authorities, keys, kubeconfigs, and leaf certificates
+// with the names and organizations that Kubernetes' RBAC expects. It does no I/O: it converts values to PEM and back.
+// The packages in provision write the files, with kubeadm's layout.
 package certs
 
 import (
@@ -19,25 +18,25 @@ import (
 	"time"
 )
 
-// Lifetimes when a profile does not say otherwise, as kubeadm's.
+// Default lifetimes, the same as kubeadm's.
 const (
 	CALifetime   = 10 * 365 * 24 * time.Hour
 	LeafLifetime = 365 * 24 * time.Hour
 )
 
-// backdate lets a machine whose clock is a little behind accept a new certificate.
+// backdate is how far new certificates are dated back, for machines whose clocks are a little behind.
 const backdate = 5 * time.Minute
 
 // Pair is a certificate and its key, both PEM.
 type Pair struct {
 	Cert []byte
-	Key  []byte // PKCS #8 or SEC 1
-	// Chain is of an authority: what leads from it to an authority that others trust, PEM. It goes along with every
-	// leaf.
+	Key  []byte // private key, PKCS #8 or SEC 1
+	// Chain is set for an authority that is not a trusted root. It has the certificates between the authority and a
+	// root, in PEM, and is appended to every leaf.
 	Chain []byte `json:",omitempty"`
 }
 
-// Request is what a leaf certificate should say.
+// Request describes a leaf certificate to issue.
 type Request struct {
 	CommonName    string
 	Organizations []string
@@ -74,7 +73,7 @@ func NewCA(commonName string, lifetime time.Duration, now time.Time) (Pair, erro
 	return encode(der, key)
 }
 
-// Issue returns a leaf with a new key, signed by ca. It never outlives ca.
+// Issue returns a leaf with a new key, signed by ca. The leaf never outlives ca.
 func Issue(ca Pair, r Request, now time.Time) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -89,7 +88,7 @@ func Issue(ca Pair, r Request, now time.Time) (Pair, error) {
 	return pair, err
 }
 
-// Sign returns the DER of a leaf for a key that is elsewhere.
+// Sign returns the DER of a leaf for a public key.
 func Sign(ca Pair, r Request, public crypto.PublicKey, now time.Time) ([]byte, error) {
 	lifetime := r.Lifetime
 	if lifetime == 0 {
@@ -112,8 +111,8 @@ func Sign(ca Pair, r Request, public crypto.PublicKey, now time.Time) ([]byte, e
 	return SignLeaf(ca, template, public, now)
 }
 
-// SignLeaf returns the DER of a leaf that says what a template does. It gets a serial number, is never an authority's,
-// and ends with its authority at the latest.
+// SignLeaf signs a leaf described by a template, and returns its DER. The leaf gets a serial number, is never a CA, and
+// never outlives ca.
 func SignLeaf(ca Pair, template *x509.Certificate, public crypto.PublicKey, now time.Time) ([]byte, error) {
 	name := template.Subject.CommonName
 	caCert, err := ParseCert(ca.Cert)
@@ -147,8 +146,7 @@ func SignLeaf(ca Pair, template *x509.Certificate, public crypto.PublicKey, now 
 	return der, nil
 }
 
-// NewKey returns a key pair that signs service-account tokens: the private key and
-// the public one, PEM.
+// NewKey returns a key pair for signing service account tokens: the private key and the public key, in PEM.
 func NewKey() (private, public []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -164,7 +162,7 @@ func NewKey() (private, public []byte, err error) {
 	return private, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }
 
-// ParseCert reads the first certificate of a PEM text.
+// ParseCert parses the first certificate of a PEM text.
 func ParseCert(text []byte) (*x509.Certificate, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == "CERTIFICATE" {
@@ -174,7 +172,7 @@ func ParseCert(text []byte) (*x509.Certificate, error) {
 	return nil, errors.New("no certificate in the PEM text")
 }
 
-// ParseKey reads the first private key of a PEM text.
+// ParseKey parses the first private key of a PEM text.
 func ParseKey(text []byte) (crypto.Signer, error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		var key any

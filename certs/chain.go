@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Cross returns a certificate, PEM, by which ca vouches for another authority: who trusts ca alone, and is shown it
-// along with a leaf of the other, trusts that leaf. It ends with the one of both that ends first.
+// Cross returns a certificate of another authority signed by ca, in PEM. A client that trusts only ca accepts leaves of
+// the other authority if it receives this certificate with them. It expires with the first of the two authorities.
 func Cross(ca Pair, other []byte, now time.Time) ([]byte, error) {
 	by, err := ParseCert(ca.Cert)
 	if err != nil {
@@ -32,7 +32,7 @@ func Cross(ca Pair, other []byte, now time.Time) ([]byte, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: of.Subject, DNSNames: of.DNSNames, SubjectKeyId: of.SubjectKeyId,
-		AuthorityKeyId: by.SubjectKeyId, // not filled in when both are called the same
+		AuthorityKeyId: by.SubjectKeyId, // not set automatically if both have the same name
 		NotBefore: now.Add(
 			-backdate,
 		), NotAfter: of.NotAfter, KeyUsage: of.KeyUsage, IsCA: true, BasicConstraintsValid: true,
@@ -54,7 +54,7 @@ func SignedBy(cert *x509.Certificate, authorities []byte) bool {
 		slices.ContainsFunc(list, func(ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil })
 }
 
-// ChainOf returns what follows the first certificate of a PEM text: that and nothing else, PEM.
+// ChainOf returns the certificates after the first one of a PEM text, in PEM.
 func ChainOf(text []byte) []byte {
 	if bytes.Count(text, []byte("-----BEGIN ")) < 2 {
 		return nil
@@ -66,8 +66,8 @@ func ChainOf(text []byte) []byte {
 	return encodeAll(list[1:])
 }
 
-// Between returns the certificates of a PEM text that are not roots: those that who trusts the root alone has to be
-// shown, PEM.
+// Between returns the certificates of a PEM text that are not roots, in PEM. A client that trusts only the root needs
+// them.
 func Between(text []byte) []byte {
 	list, err := parseAll(text)
 	if err != nil {
@@ -75,7 +75,7 @@ func Between(text []byte) []byte {
 	}
 	var between []*x509.Certificate
 	for _, c := range list {
-		// An authority that vouches for its successor may be called the same: the keys tell them apart.
+		// An authority and its successor may have the same name; the key IDs distinguish them.
 		if !bytes.Equal(c.RawSubject, c.RawIssuer) ||
 			len(c.AuthorityKeyId) > 0 && !bytes.Equal(c.AuthorityKeyId, c.SubjectKeyId) {
 			between = append(between, c)
@@ -91,8 +91,8 @@ func encodeAll(list []*x509.Certificate) (text []byte) {
 	return text
 }
 
-// KeyID tells authorities apart: the id of the key of the first certificate in a PEM text, hexadecimal; empty where
-// there is none.
+// KeyID returns the subject key ID of the first certificate in a PEM text, in hex, which identifies an authority. It
+// returns "" if there is none.
 func KeyID(text []byte) string {
 	cert, err := ParseCert(text)
 	if err != nil {
@@ -101,8 +101,8 @@ func KeyID(text []byte) string {
 	return hex.EncodeToString(cert.SubjectKeyId)
 }
 
-// Authority checks a certificate and key that somebody wants to have for an authority, and returns the pair with that
-// certificate alone: what else follows it in the text is not trusted, for then everything would be that a root has ever
+// Authority checks a certificate and key to be used as an authority. It returns the pair with only that certificate.
+// Other certificates in the text are dropped, because trusting a root would mean trusting everything it has ever
 // signed.
 func Authority(p Pair, now time.Time) (Pair, error) {
 	cert, err := ParseCert(p.Cert)

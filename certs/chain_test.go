@@ -9,8 +9,9 @@ import (
 	"clusterctl/certs"
 )
 
-// S37: who trusts the former authority alone trusts what the next one signs, when it is shown along with that; and the
-// other way round not.
+// A client that trusts only the former authority trusts certificates of the next one, if the server also sends the
+// cross-certificate. The reverse does not hold.
+// Proves S37.
 func TestAnAuthorityVouchesForItsSuccessor(t *testing.T) {
 	now := time.Now()
 	former, err := certs.NewCA("kubernetes", time.Hour, now)

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// RenewBefore is how long before its end a leaf is issued anew. A leaf that is to
-// live for less than twice that is renewed at half its life.
+// RenewBefore is how long before its expiry a leaf is renewed. A leaf with less than twice that lifetime is renewed at
+// half of its life.
 const RenewBefore = 30 * 24 * time.Hour
 
-// Due says why a leaf must be issued anew, or "" when it is what r asks for, signed
-// by ca, and good for a while.
+// Due returns why a leaf must be issued again. It returns "" if the leaf matches r, is signed by ca, and remains valid
+// long enough.
 func Due(p Pair, ca []byte, r Request, now time.Time) string {
 	_, reason := Inspect(p, ca, r, now)
 	return reason
 }
 
-// Inspect is Due, and returns the certificate as well.
+// Inspect returns the same reason as Due, with the certificate.
 func Inspect(p Pair, ca []byte, r Request, now time.Time) (cert *x509.Certificate, reason string) {
 	cert, err := ParseCert(p.Cert)
 	if err != nil {
@@ -59,8 +59,8 @@ func due(cert *x509.Certificate, keyText, ca []byte, r Request, now time.Time) s
 	return ""
 }
 
-// Usable says why nobody takes a leaf: it cannot be read, its key is another's, none of the authorities in a PEM text
-// has signed it, or it has ended. It says nothing about what the leaf is for.
+// Usable returns why a leaf is not accepted: it cannot be read, the key does not match, no authority in the PEM text
+// has signed it, or it has expired. It does not check what the leaf may be used for.
 func Usable(p Pair, authorities []byte, now time.Time) error {
 	cert, err := ParseCert(p.Cert)
 	if err != nil {

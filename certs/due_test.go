@@ -9,7 +9,8 @@ import (
 	"clusterctl/certs"
 )
 
-// P04: a leaf is issued anew when it is not what is asked for, or due.
+// A leaf is issued again if it differs from the request, or is due.
+// Proves P04.
 func TestDueSaysWhy(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	ca, err := certs.NewCA("kubernetes", 0, now)
@@ -53,7 +54,8 @@ func TestDueSaysWhy(t *testing.T) {
 	}
 }
 
-// P05: what nobody takes any more is told from what is only due.
+// Usable distinguishes certificates that peers no longer accept from those that are only due.
+// Proves P05.
 func TestUsableIsWhatOthersTake(t *testing.T) {
 	now := time.Now()
 	ca, err := certs.NewCA("ca", 0, now)

@@ -8,8 +8,8 @@ import (
 	"clusterctl/certs"
 )
 
-// FuzzRevocations reads anything as a revocation list, and makes lists of any serial number: only what the authority
-// has signed is taken, and as it has.
+// FuzzRevocations parses arbitrary bytes as a revocation list, and issues lists with arbitrary serial numbers. Only
+// lists that the authority has signed are accepted, with the entries that it has signed.
 func FuzzRevocations(f *testing.F) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ca, err := certs.NewCA("kubernetes", 0, now)

@@ -9,8 +9,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Kubeconfig returns a kubeconfig with one cluster, one user and one context,
-// credentials embedded.
+// Kubeconfig returns a kubeconfig with one cluster, one user, one context and embedded credentials.
 func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, error) {
 	context := user + "@" + cluster
 	text, err := clientcmd.Write(clientcmdapi.Config{
@@ -27,8 +26,8 @@ func Kubeconfig(cluster, server, user string, ca []byte, pair Pair) ([]byte, err
 	return text, nil
 }
 
-// OfKubeconfig returns what Kubeconfig was given, when a text is to the letter what it writes for these. Of any other,
-// one that says the same in other words among them, it says nothing: that one is to be read.
+// OfKubeconfig returns the credentials in a text if it is exactly what Kubeconfig writes for these arguments. It
+// returns false for any other text, including an equivalent kubeconfig, which must be parsed.
 func OfKubeconfig(text []byte, cluster, server, user string, ca []byte) (Pair, bool) {
 	const certLine, keyLine = "\n    client-certificate-data: ", "\n    client-key-data: "
 	_, rest, _ := bytes.Cut(text, []byte(certLine))

@@ -8,8 +8,8 @@ import (
 	"clusterctl/certs"
 )
 
-// What is written is known again without reading YAML, which checks of many machines would spend their time on;
-// whatever is not to the letter the same is left to a reader.
+// OfKubeconfig recognizes a kubeconfig that this program wrote without parsing YAML, which would take most of the time
+// of checks of many machines. Every other text is left to a YAML parser.
 func TestAKubeconfigIsKnownAgainToTheLetter(t *testing.T) {
 	ca, pair := []byte("an authority\n"), certs.Pair{Cert: []byte("a certificate\n"), Key: []byte("a key\n")}
 	text, err := certs.Kubeconfig("home", "https://10.0.0.1:6443", "system:node:a", ca, pair)

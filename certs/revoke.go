@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// Revoked is a certificate that is not to be trusted any more though it has not ended.
+// Revoked is a certificate that must not be trusted although it has not expired.
 type Revoked struct {
-	CA     string    `json:"ca"`     // ClusterCA, EtcdCA
+	CA     string    `json:"ca"`     // such as ClusterCA or EtcdCA
 	Serial string    `json:"serial"` // hexadecimal
-	Name   string    `json:"name"`   // common name, for people
+	Name   string    `json:"name"`   // common name, for display
 	At     time.Time `json:"at"`
-	Until  time.Time `json:"until"` // when it ends anyway, and leaves the list
+	Until  time.Time `json:"until"` // its expiry, after which it is left out of the list
 }
 
-// RevocationList returns the DER of an authority's list of what is revoked. The same
-// list gives the same bytes, so that files are compared by content. What has ended is
-// no longer in it.
+// RevocationList returns an authority's revocation list in DER. Expired certificates are left out. The same input gives
+// the same bytes, so that files can be compared by content.
 func RevocationList(ca Pair, revoked []Revoked, now time.Time) ([]byte, error) {
 	cert, err := ParseCert(ca.Cert)
 	if err != nil {
@@ -54,7 +53,7 @@ func RevocationList(ca Pair, revoked []Revoked, now time.Time) ([]byte, error) {
 	)
 	template.ThisUpdate = last.UTC().Truncate(time.Second)
 	template.Number = big.NewInt(template.ThisUpdate.Unix())
-	// Without a source of randomness the signature follows from the content, by RFC 6979.
+	// Without a source of randomness, the signature is deterministic according to RFC 6979.
 	der, err := x509.CreateRevocationList(nil, template, cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("sign the revocation list of %s: %w", cert.Subject.CommonName, err)
@@ -67,8 +66,8 @@ func EncodeRevocations(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
 }
 
-// ParseRevocations reads lists in PEM, or one in DER, and returns the serial numbers that are
-// revoked, hexadecimal. Each must be signed by one of the authorities in the PEM text ca.
+// ParseRevocations parses revocation lists in PEM, or one in DER, and returns the revoked serial numbers in hex. Each
+// list must be signed by one of the authorities in the PEM text ca.
 func ParseRevocations(text, ca []byte) (map[string]bool, error) {
 	list, err := Revocations(text, ca)
 	if err != nil {
@@ -81,8 +80,8 @@ func ParseRevocations(text, ca []byte) (map[string]bool, error) {
 	return out, nil
 }
 
-// Revocations is ParseRevocations with the times at which certificates were revoked; whose they were, and when they
-// end, is in no list.
+// Revocations parses revocation lists like ParseRevocations, and also returns the times of revocation. Name and expiry
+// of the certificates are not in the lists.
 func Revocations(text, ca []byte) (revoked []Revoked, err error) {
 	authorities, err := parseAll(ca)
 	if err != nil {
@@ -124,7 +123,7 @@ func nameOf(commonName string) string {
 	return ""
 }
 
-// firstOf is the first list of a text, and what comes after it.
+// firstOf returns the first revocation list of a text in DER, and the rest of the text.
 func firstOf(text []byte) (der, rest []byte) {
 	if block, rest := pem.Decode(text); block != nil {
 		return block.Bytes, rest
@@ -142,7 +141,7 @@ func Split(text []byte) (list [][]byte) {
 	return list
 }
 
-// parseAll reads all certificates of a PEM text; there must be one.
+// parseAll parses all certificates of a PEM text. A text without certificates is an error.
 func parseAll(text []byte) (list []*x509.Certificate, err error) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {

@@ -8,8 +8,8 @@ import (
 	"clusterctl/certs"
 )
 
-// A revocation list names what is revoked until it would have ended anyway, is the same
-// for the same input, and is believed only from its own authority.
+// A revocation list contains a revoked certificate until its expiration, is the same for the same input, and is
+// accepted only from its own authority.
 func TestRevocationList(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	ca, err := certs.NewCA("kubernetes", 0, now)

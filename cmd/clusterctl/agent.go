@@ -11,7 +11,7 @@ import (
 	"clusterctl/provision/host/local"
 )
 
-// newAgent is the verb that runs on machines, started over SSH.
+// newAgent returns the command that runs on machines, started over SSH.
 func newAgent() *cobra.Command {
 	return &cobra.Command{
 		Use:    "agent",
@@ -19,9 +19,10 @@ func newAgent() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			// Daemons with users of their own go through folders that the agent makes, whatever umask the login has.
+			// Daemons that run as other users need access to directories that the agent creates, whatever umask the
+			// login has.
 			syscall.Umask(0o022)
-			// The agent sends requests only to machines of this cluster, so it must not use the proxy of the login
+			// The agent connects only to machines of this cluster, so it must not use the proxy of the login
 			// environment. Package managers and other programs that it runs still use that proxy.
 			h := &local.Host{Environment: os.Environ()}
 			for _, name := range host.ProxyVariables {

@@ -15,7 +15,7 @@ func TestTheAgentHasItsOwnUmaskAndNoProxy(t *testing.T) {
 	t.Setenv("no_proxy", "example")
 	c := newAgent()
 	c.SetArgs(nil)
-	if err := c.ExecuteContext(t.Context()); err != nil { // its input is at its end
+	if err := c.ExecuteContext(t.Context()); err != nil { // its input is empty
 		t.Fatal(err)
 	}
 	if got := syscall.Umask(0o077); got != 0o022 {

@@ -73,7 +73,7 @@ func applyCommand(destroy bool) *cobra.Command {
 	return c
 }
 
-// appliedAsShown refuses what would have a saved plan mean something else than what was shown.
+// appliedAsShown refuses flags that would change the meaning of a saved plan.
 func appliedAsShown(c *cobra.Command, path string) error {
 	if c.Name() != "apply" {
 		return fmt.Errorf(
@@ -95,7 +95,7 @@ func appliedAsShown(c *cobra.Command, path string) error {
 	return nil
 }
 
-// apply plans, asks, and does it, under the lock. With -json the last line says how it ended.
+// apply plans, asks for approval and applies, under the lock. With -json, the last line is the result.
 func (f *runFlags) apply(
 	c *cobra.Command,
 	configuration *load.Configuration,
@@ -247,7 +247,7 @@ func done(p *plan.Plan, destroy bool) string {
 	return "Applied: " + strings.Join(parts, ", ")
 }
 
-// holding returns a context that ends when the lock is lost.
+// holding returns a context that is cancelled when the lock is lost.
 func holding(ctx context.Context, lock *state.Lock) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -260,7 +260,7 @@ func holding(ctx context.Context, lock *state.Lock) (context.Context, context.Ca
 	return ctx, cancel
 }
 
-// lockLost returns that a run was stopped for its lock, when that is why.
+// lockLost returns state.ErrLost if the run was stopped because it lost the lock, otherwise err.
 func lockLost(ctx context.Context, err error) error {
 	if errors.Is(err, state.ErrLost) || err != nil && errors.Is(context.Cause(ctx), state.ErrLost) {
 		return state.ErrLost
@@ -268,7 +268,7 @@ func lockLost(ctx context.Context, err error) error {
 	return err
 }
 
-// readSaved reads args[0] as a saved plan when it is one.
+// readSaved reads args[0] as a saved plan. It returns nil if args[0] is a configuration.
 func readSaved(args []string) (*plan.Saved, error) {
 	if len(args) == 0 {
 		return nil, nil

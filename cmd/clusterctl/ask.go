@@ -19,7 +19,7 @@ var (
 	errAskStopped  = errors.New("interrupted; nothing was changed")
 )
 
-// ask returns nil when the person at the terminal says yes.
+// ask asks for approval on the terminal. It returns nil if the user types yes.
 func ask(ctx context.Context, out io.Writer, in *os.File, destroy bool) error {
 	if !term.IsTerminal(int(in.Fd())) {
 		return errors.New(
@@ -45,8 +45,7 @@ func ask(ctx context.Context, out io.Writer, in *os.File, destroy bool) error {
 	return nil
 }
 
-// readable waits until a whole line can be read, or until the run is stopped: a read itself
-// would not notice that.
+// readable waits until a line can be read, or until ctx ends, which a read would not notice.
 func readable(ctx context.Context, in *os.File) error {
 	const look = 50 * time.Millisecond
 	for {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal opens both ends of a terminal: a person's, and a program's.
+// terminal opens both ends of a pseudoterminal: the user's and the program's.
 func terminal(t *testing.T) (person, program *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

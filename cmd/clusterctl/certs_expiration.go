@@ -18,7 +18,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// expiration is everything that ends.
+// expiration lists the certificates, authorities and kubeconfigs that expire.
 type expiration struct {
 	Certificates []run.Expiration `json:"certificates"`
 	Authorities  []authority      `json:"certificateAuthorities"`
@@ -28,7 +28,7 @@ type expiration struct {
 type authority struct {
 	Name     string    `json:"name"`
 	Until    time.Time `json:"until"`
-	Standing string    `json:"standing,omitempty"` // of one that is being replaced
+	Standing string    `json:"standing,omitempty"` // role during a replacement: signs, next or former
 }
 
 func newCheckExpiration() *cobra.Command {
@@ -82,7 +82,7 @@ func newCheckExpiration() *cobra.Command {
 	return c
 }
 
-// issued is what machines were given, as the state has it.
+// issued returns the certificates of machines, as recorded in the state.
 func issued(s *state.State) (list []run.Expiration) {
 	for _, address := range slices.Sorted(maps.Keys(s.Machines)) {
 		m := s.Machines[address]
@@ -103,7 +103,7 @@ func issued(s *state.State) (list []run.Expiration) {
 	return list
 }
 
-// authorities are those that are trusted.
+// authorities returns the trusted authorities.
 func authorities(s *state.State) (list []authority, err error) {
 	for _, name := range slices.Sorted(maps.Keys(s.CAs)) {
 		r, rotates := s.Rotations[name]
@@ -133,7 +133,7 @@ func authorities(s *state.State) (list []authority, err error) {
 	return list, nil
 }
 
-// print prints kubeadm's columns, with the machine before them.
+// print prints kubeadm's columns, with a column for the machine in front.
 func (e expiration) print(out io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 4, 3, ' ', 0)
 	fmt.Fprintln(w, "MACHINE\tCERTIFICATE\tEXPIRES\tRESIDUAL TIME\tCERTIFICATE AUTHORITY\tEXTERNALLY MANAGED")

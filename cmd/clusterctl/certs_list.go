@@ -63,7 +63,7 @@ func newHandedOut() *cobra.Command {
 	return c
 }
 
-// standing is whether a kubeconfig is good.
+// standing describes whether a kubeconfig is valid.
 func standing(s *state.State, h state.Handed, now time.Time) string {
 	switch {
 	case !now.Before(h.Until):

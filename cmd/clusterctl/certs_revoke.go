@@ -60,8 +60,8 @@ clusterctl kubeconfig to a name, or the one with a serial number, in hexadecimal
 	return c
 }
 
-// revocations finds out which certificates are meant: by a file that has one, by the name that they were handed out to,
-// or by a serial number in hexadecimal, of the cluster's CA.
+// revocations returns the certificates that an argument means: a file with a certificate, a name that kubeconfigs were
+// handed out to, or a hexadecimal serial number of the cluster's CA.
 func revocations(s *state.State, handed []state.Handed, arg string, now time.Time) (list []certs.Revoked, err error) {
 	r, err := revocation(s, arg, now)
 	if !errors.Is(err, os.ErrNotExist) {
@@ -90,7 +90,7 @@ func revocations(s *state.State, handed []state.Handed, arg string, now time.Tim
 	return []certs.Revoked{{CA: certs.ClusterCA, Serial: serial.Text(16), At: now}}, nil
 }
 
-// revocation is of the certificate in a file.
+// revocation returns the revocation of the certificate in a file.
 func revocation(s *state.State, arg string, now time.Time) (certs.Revoked, error) {
 	cert, err := certificateIn(arg)
 	if err != nil {
@@ -110,7 +110,7 @@ func revocation(s *state.State, arg string, now time.Time) (certs.Revoked, error
 	return certs.Revoked{}, fmt.Errorf("revoke the certificate in %s: it is not of this cluster", arg)
 }
 
-// certificateIn reads the client's certificate in a kubeconfig or a PEM file.
+// certificateIn reads the client certificate in a kubeconfig or a PEM file.
 func certificateIn(path string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

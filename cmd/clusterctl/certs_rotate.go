@@ -15,9 +15,10 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotations are what can be replaced, by the names that people write, and how long the former one is trusted when
-// nobody says. Who has been given a kubeconfig, runs a pod for months or keeps a token in a file is not known here: so
-// these two stay until somebody says so. What trusts the other two reads them again by itself.
+// rotations maps arguments to what they replace, and to how long the former one is trusted by default. clusterctl
+// cannot know who has a kubeconfig, runs a long-lived pod or stores a token in a file. So the cluster CA and the
+// service account key stay trusted until the user finishes the rotation. Users of the other two reload them
+// automatically.
 var rotations = map[string]struct {
 	name string
 	keep time.Duration
@@ -28,7 +29,7 @@ var rotations = map[string]struct {
 	"service-account": {state.ServiceAccount, state.UntilFinished},
 }
 
-// encryptionKey is replaced by the configuration, which names it.
+// encryptionKey is the argument for the encryption key, which is replaced by changing its name in the configuration.
 const encryptionKey = "encryption"
 
 func newRotate() *cobra.Command {
@@ -115,10 +116,10 @@ The former cluster CA, and the former key of service accounts, are trusted until
 	return c
 }
 
-// givenAuthority is one that somebody brings.
+// givenAuthority is an authority that the user supplies.
 type givenAuthority struct{ certificate, key string }
 
-// read returns it, empty for none.
+// read returns the supplied authority, or an empty pair if there is none.
 func (g givenAuthority) read(args []string, finish bool, now time.Time) (certs.Pair, error) {
 	switch {
 	case g.certificate == "" && g.key == "":
@@ -142,7 +143,7 @@ func (g givenAuthority) read(args []string, finish bool, now time.Time) (certs.P
 	return certs.Authority(pair, now)
 }
 
-// rotate writes one replacement, or its end, into the state, and says what that means.
+// rotate records the begin or the end of one replacement in the state, and returns a description of it.
 func rotate(
 	s *state.State,
 	arg string,
@@ -190,7 +191,7 @@ func rotate(
 	return "the next apply has all machines trust another one, and issues everything by it", err
 }
 
-// ends is what stops working with the former one.
+// ends describes what stops working when the former one is no longer trusted.
 var ends = map[string]string{
 	"cluster-ca": "Kubeconfigs that were handed out before the replacement stop working, and clients that read " +
 		"the CA before it, pods that have run since then, do not trust the API server any more.",

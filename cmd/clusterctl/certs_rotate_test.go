@@ -31,7 +31,8 @@ func newState(t *testing.T) *state.State {
 	return s
 }
 
-// S37: what is asked for is written down once, and ends only when everything is issued anew.
+// A requested rotation is recorded once, and ends only when every certificate is issued again.
+// Proves S37.
 func TestRotateWritesDownWhatApplyIsToDo(t *testing.T) {
 	for arg, r := range rotations {
 		s, now := newState(t), time.Now()
@@ -73,7 +74,9 @@ func TestRotateWritesDownWhatApplyIsToDo(t *testing.T) {
 	}
 }
 
-// S37: an authority that somebody brings is taken when it can do what one has to, and only itself is trusted.
+// An authority that the user provides is accepted if it can do what an authority must do, and only this authority
+// becomes trusted.
+// Proves S37.
 func TestAnAuthorityThatIsBroughtIsHeldToWhatOneHasToDo(t *testing.T) {
 	now := time.Now()
 	root, err := certs.NewCA("company", 0, now)

@@ -6,17 +6,17 @@ import (
 	"clusterctl/provision/state"
 )
 
-// folderFlags are those of commands whose arguments are something else than the configuration.
+// folderFlags are the flags of commands that take the configuration in -C instead of an argument.
 type folderFlags struct {
 	runFlags
 	folder string
 }
 
-// add adds them; writes says that the command takes the lock.
+// add adds the flags. writes means that the command takes the lock.
 func (f *folderFlags) add(c *cobra.Command, writes bool) {
 	f.configFlags.add(c)
 	c.Flags().StringVarP(&f.folder, "chdir", "C", ".", "`folder` of the configuration")
-	_ = c.RegisterFlagCompletionFunc("chdir", directories) // the flag is there
+	_ = c.RegisterFlagCompletionFunc("chdir", directories) // never fails, because the flag exists
 	c.Flags().
 		StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 	if writes {
@@ -24,8 +24,8 @@ func (f *folderFlags) add(c *cobra.Command, writes bool) {
 	}
 }
 
-// change changes the state under its lock, unless do returns an error, and keeps the one from before. dir is its
-// folder.
+// change calls do to change the state under its lock, and then saves the former state and writes the new one. If do
+// returns an error, nothing is written. dir is the state's directory.
 func (f *folderFlags) change(c *cobra.Command, do func(s *state.State, dir string) error) error {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"clusterctl/provision/state"
 )
 
-// completeTimeout is how long a shell waits for names that the cluster has.
+// completeTimeout limits completions that ask the cluster.
 const completeTimeout = 3 * time.Second
 
-// names finds words that a shell offers. A configuration or state that cannot be read offers none: it is not the time
-// to say why.
+// names returns completions. If the configuration or the state cannot be read, it returns none, because a completion
+// should not print errors.
 type names func(f *runFlags, c *load.Configuration) []string
 
-// complete offers names for a command's arguments, up to max of them; zero is any number.
+// complete completes a command's arguments, at most max of them; zero means any number.
 func complete(f *runFlags, folder *string, max int, of names) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		if max > 0 && len(args) >= max {
@@ -51,7 +51,8 @@ func machineNames(_ *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-// declaredAddresses are what -target and its like take: what is declared and what was applied.
+// declaredAddresses returns the addresses for -target and similar flags: those that are declared and those that were
+// applied.
 func declaredAddresses(f *runFlags, c *load.Configuration) (list []string) {
 	for _, d := range c.Graph {
 		if kind, _, _ := strings.Cut(d.Address, "."); kind == "machine" || kind == "workload" || kind == "object" ||
@@ -117,7 +118,7 @@ func tokenIDs(f *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-// snapshotNames asks the machines. It is no time to ask somebody for a passphrase, to trust a new host key, or to send
+// snapshotNames asks the machines for their snapshots. It must not ask for a passphrase, trust a new host key, or send
 // programs.
 func snapshotNames(f *runFlags, c *load.Configuration) (list []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
@@ -143,8 +144,8 @@ func snapshotNames(f *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-// completeSnapshot offers a snapshot's name, and files of this computer once there is a slash, which is what tells them
-// apart.
+// completeSnapshot completes names of snapshots, or local files if the argument contains a slash, which distinguishes
+// them.
 func completeSnapshot(f *storeFlags) cobra.CompletionFunc {
 	named := complete(&f.runFlags, &f.folder, 1, func(flags *runFlags, c *load.Configuration) []string {
 		return append(snapshotNames(flags, c), latest)
@@ -164,7 +165,7 @@ func controlPlaneNames(_ *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-// certificateNames are what certs renew takes.
+// certificateNames returns the arguments of certs renew.
 func certificateNames(f *runFlags, c *load.Configuration) []string {
 	list := []string{"all"}
 	if s := stateOf(f, c); s != nil {
@@ -182,14 +183,14 @@ func outputNames(_ *runFlags, c *load.Configuration) (list []string) {
 	return list
 }
 
-// completeFlag offers names for a flag of a verb that is told with -C where the configuration is.
+// completeFlag completes a flag of a command that takes the configuration in -C.
 func completeFlag(c *cobra.Command, flag string, f *runFlags, folder *string, of names) {
 	_ = c.RegisterFlagCompletionFunc(
 		flag,
 		func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 			return complete(f, folder, 0, of)(c, nil, begun)
 		},
-	) // the flag is there
+	) // never fails, because the flag exists
 }
 
 func stateOf(f *runFlags, c *load.Configuration) *state.State {
@@ -204,7 +205,7 @@ func stateOf(f *runFlags, c *load.Configuration) *state.State {
 	return s
 }
 
-// completeFlags offers names for flags of verbs whose argument is the configuration.
+// completeFlags completes flags of commands that take the configuration as an argument.
 func (f *runFlags) completeFlags(c *cobra.Command, of names, flags ...string) {
 	for _, flag := range flags {
 		_ = c.RegisterFlagCompletionFunc(
@@ -216,12 +217,12 @@ func (f *runFlags) completeFlags(c *cobra.Command, of names, flags ...string) {
 				}
 				return complete(f, &folder, 0, of)(c, nil, begun)
 			},
-		) // the flag is there
+		) // never fails, because the flag exists
 	}
 }
 
-// offerAsWritten has a shell offered flags with one dash when that is how one has begun to write them: a shell drops
-// what does not go on as its line does.
+// offerAsWritten offers flags with one dash if the user typed one dash, because a shell drops completions that do not
+// continue the typed word.
 func offerAsWritten(root *cobra.Command, args []string) {
 	if len(args) < 3 || args[1] != cobra.ShellCompRequestCmd && args[1] != cobra.ShellCompNoDescRequestCmd {
 		return
@@ -231,7 +232,7 @@ func offerAsWritten(root *cobra.Command, args []string) {
 	}
 }
 
-// oneDash takes the second dash away from lines that begin with two; each is written in one piece.
+// oneDash removes one dash from lines that begin with two. Each line must be written with one call.
 type oneDash struct{ to io.Writer }
 
 func (w oneDash) Write(line []byte) (int, error) {

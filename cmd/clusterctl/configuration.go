@@ -17,15 +17,15 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// configFlags are the flags of every verb that reads a configuration.
+// configFlags are the flags of every command that reads a configuration.
 type configFlags struct {
 	vars     []string
 	varFiles []string
 	noColor  bool
 	stateDir string
-	now      time.Time // of the run; a saved plan's, when one is applied
-	json     bool      // what is wrong is told as JSON
-	told     bool      // something was wrong, and that has been told
+	now      time.Time // time of the run, or of the saved plan that is applied
+	json     bool      // report diagnostics as JSON
+	told     bool      // diagnostics were reported
 }
 
 func (f *configFlags) add(c *cobra.Command) {
@@ -34,13 +34,13 @@ func (f *configFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.noColor, "no-color", os.Getenv("NO_COLOR") != "", "plain text")
 }
 
-// load reads the configuration that args name (a folder or file; the current
-// folder when none), with what it takes from programs and from the cluster. What is wrong with it is printed.
+// load loads the configuration that args name (a directory or file, by default the current directory), including data
+// from programs and from the cluster. It prints diagnostics.
 func (f *configFlags) load(c *cobra.Command, args []string) (*load.Configuration, error) {
 	return f.read(c, args, true)
 }
 
-// look reads a configuration without running programs or asking the cluster: what it takes from them is unknown.
+// look loads a configuration without running programs or asking the cluster. Values from them are unknown.
 func (f *configFlags) look(c *cobra.Command, args []string) (*load.Configuration, error) {
 	return f.read(c, args, false)
 }
@@ -54,8 +54,8 @@ func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Con
 	if len(args) > 0 {
 		o.Path = args[0]
 	}
-	// Reading makes much that lives until its end: collecting more rarely takes a third off its time. What comes after
-	// is longer, and keeps its memory low again.
+	// Loading allocates much that lives until it ends. Fewer garbage collections save a third of its time. The rest of
+	// the run takes longer and uses the normal setting, to keep memory use low.
 	usual := debug.SetGCPercent(400)
 	defer debug.SetGCPercent(usual)
 	configuration, diags := load.Load(o)
@@ -80,10 +80,10 @@ func (f *configFlags) read(c *cobra.Command, args []string, all bool) (*load.Con
 	return configuration, nil
 }
 
-// maxRounds is how often the cluster is asked for objects, of which some may say which others are wanted.
+// maxRounds is how often objects are read from the cluster, since some of them may determine which others are needed.
 const maxRounds = 8
 
-// ask reads the objects of the cluster that a configuration takes as data.
+// ask reads the objects of the cluster that a configuration uses as data.
 func (f *configFlags) ask(ctx context.Context, c *load.Configuration, o *load.Options) error {
 	if o.Live == nil {
 		o.Live = map[load.LiveObject]map[string]any{}
@@ -97,7 +97,7 @@ func (f *configFlags) ask(ctx context.Context, c *load.Configuration, o *load.Op
 		return err
 	}
 	for _, wanted := range c.Asked {
-		o.Live[wanted] = nil // without a cluster nothing is there
+		o.Live[wanted] = nil // without a cluster no object exists
 		if s == nil {
 			continue
 		}
@@ -114,7 +114,7 @@ func (f *configFlags) ask(ctx context.Context, c *load.Configuration, o *load.Op
 	return nil
 }
 
-// tell says what is wrong with a configuration: to programs in one line of JSON.
+// tell prints the diagnostics of a configuration, as one line of JSON with -json.
 func (f *configFlags) tell(c *cobra.Command, configuration *load.Configuration, diags hcl.Diagnostics) error {
 	if !f.json {
 		return printDiagnostics(c, configuration, diags, f.noColor)
@@ -135,7 +135,7 @@ func (f *configFlags) report(c *cobra.Command, configuration *load.Configuration
 	return err
 }
 
-// printDiagnostics writes what is wrong with a configuration, with the lines that it is about.
+// printDiagnostics prints diagnostics with their source lines.
 func printDiagnostics(c *cobra.Command, configuration *load.Configuration, diags hcl.Diagnostics, noColor bool) error {
 	if len(diags) == 0 {
 		return nil

@@ -65,7 +65,7 @@ func newConsole() *cobra.Command {
 	return c
 }
 
-// tokens writes a value as the language does, without what is sensitive in it.
+// tokens formats a value in the syntax of the language, without its sensitive parts.
 func tokens(v cty.Value) hclwrite.Tokens {
 	switch ty := v.Type(); {
 	case v.IsMarked():

@@ -29,14 +29,14 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// daemon is one of the cluster's daemons: its flags, set on the configuration that
-// start then runs with.
+// daemon is one of the cluster's daemons. make returns its configuration, on which the flags are set, and the function
+// that starts it.
 type daemon struct {
 	name, short string
 	make        func() (cfg any, start func(context.Context, run.Env) error)
 }
 
-// daemons is every daemon, by the name that ps, systemctl and journalctl show.
+// daemons are all daemons, by the name that ps, systemctl and journalctl show.
 var daemons = []daemon{
 	{"kube-apiserver", "serve the Kubernetes API from etcd", func() (any, func(context.Context, run.Env) error) {
 		cfg := config.DefaultAPIServer()
@@ -98,8 +98,8 @@ var daemons = []daemon{
 	}},
 }
 
-// newDaemon returns the verb that runs a daemon in the foreground. The binary does the
-// same when it is called by a link of a daemon's name.
+// newDaemon returns the command that runs a daemon in the foreground. The binary does the same when it is called
+// through a link with a daemon's name.
 func newDaemon() *cobra.Command {
 	cmd := &cobra.Command{Use: "daemon NAME", Short: "Run one of the cluster's daemons in the foreground", Hidden: true}
 	for _, d := range daemons {
@@ -140,14 +140,14 @@ func (d daemon) command(use string) *cobra.Command {
 	return cmd
 }
 
-// slacken has the daemon that this process is to be woken less often. Where that cannot be, it costs more, and works.
+// slacken lets the kernel delay this process's wake-ups. If that fails, the daemon works but uses more CPU.
 func slacken() {
 	if err := run.Slacken(); err != nil {
 		fmt.Fprintln(os.Stderr, "Warning:", err)
 	}
 }
 
-// serve runs a daemon until the context ends, telling systemd how it is.
+// serve runs a daemon until the context ends, and reports its state to systemd.
 func serve(
 	ctx context.Context,
 	name string,
@@ -159,7 +159,7 @@ func serve(
 	klog.SetSlogLogger(log)
 	env := run.NewEnv(log)
 	env.About.Name, env.About.Flags = name, flags
-	// The notifier outlives the daemon's own stop, to tell of it.
+	// The notifier must outlive the daemon to report that it stopped.
 	var wg sync.WaitGroup
 	notify, stop := context.WithCancel(ctx)
 	wg.Go(func() { run.Notify(notify, env.Health) })
@@ -182,7 +182,7 @@ func newLog(verbosity int) *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey && len(groups) == 0 && os.Getenv("JOURNAL_STREAM") != "" {
-			return slog.Attr{} // the journal has the time
+			return slog.Attr{} // the journal records the time itself
 		}
 		return a
 	}}

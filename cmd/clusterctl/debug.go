@@ -88,7 +88,7 @@ not reached and objects that cannot be listed are named, also in PROBLEMS.txt, a
 
 const objectsTimeout = 2 * time.Minute
 
-// collect asks the machines and the API at the same time. problems are what could not be asked.
+// collect collects from the machines and the API in parallel. problems describe what could not be collected.
 func collect(
 	ctx context.Context,
 	engine *run.Engine,
@@ -149,8 +149,8 @@ func collect(
 	return files, problems, nil
 }
 
-// secretsOf are the values that are known to be secret: the cluster's keys, and the sensitive values of the
-// configuration and of what was applied before.
+// secretsOf returns the known secrets: the cluster's keys, and the sensitive values of the configuration and of what
+// was applied before.
 func secretsOf(s *state.State, c *config.Cluster) []string {
 	list := slices.Clone(c.Secrets)
 	if s == nil {
@@ -171,7 +171,7 @@ func secretsOf(s *state.State, c *config.Cluster) []string {
 	return list
 }
 
-// writeArchive writes a compressed archive that only its owner may read, whole or not at all.
+// writeArchive atomically writes a compressed archive that only its owner may read.
 func writeArchive(path, folder string, files []support.File, now time.Time) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".support-*")
 	if err != nil {

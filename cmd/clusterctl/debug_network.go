@@ -94,7 +94,7 @@ Exits with 0 when the packet arrives and with 1 when it does not.`,
 	return c
 }
 
-// follow has the packet sent and the machines watch for it.
+// follow sends the packet while the machines watch for it.
 func follow(
 	ctx context.Context,
 	engine *run.Engine,
@@ -121,7 +121,7 @@ func follow(
 	return packet.Read(cluster, r, sent, seen), nil
 }
 
-// sendFromHere sends what is traced from this computer.
+// sendFromHere sends the traced packet from this computer.
 func sendFromHere(ctx context.Context, q host.Trace) packet.Sent {
 	ctx, cancel := context.WithTimeout(ctx, q.For*3/4)
 	defer cancel()

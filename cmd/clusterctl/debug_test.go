@@ -10,7 +10,8 @@ import (
 	"clusterctl/provision/support"
 )
 
-// A bundle has neither the cluster's keys nor sensitive values, of the configuration or of what was applied before.
+// A support bundle contains neither the cluster's keys nor sensitive values of the present configuration or of the last
+// applied one.
 func TestABundleHidesTheClustersOwnSecrets(t *testing.T) {
 	secret := []byte("0123456789abcdef0123456789abcdef")
 	s := &state.State{Keys: state.Keys{

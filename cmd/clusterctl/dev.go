@@ -31,7 +31,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// dev is a cluster in one process, with etcd beside it.
+// dev is a development cluster that runs in one process, with etcd as a child process.
 type dev struct {
 	nodes      int
 	data       string
@@ -111,7 +111,7 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	}
 	all, fail := context.WithCancelCause(cmd.Context())
 	defer fail(nil)
-	// The store outlives what writes to it.
+	// The store must outlive the daemons that write to it.
 	storeCtx, stopStore := context.WithCancel(context.WithoutCancel(all))
 	defer stopStore()
 	var store sync.WaitGroup
@@ -122,7 +122,8 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	g, ctx := errgroup.WithContext(all)
 	api := run.NewEnv(d.log.With("daemon", "kube-apiserver"))
 	g.Go(func() error { return apiserver.Run(ctx, d.apiServer(etcdURL), api) })
-	g.Go(func() error { run.Memory(ctx, api.Rest); return nil }) // of the API server, which holds most
+	// adapts the garbage collector to the API server, which uses the most memory
+	g.Go(func() error { run.Memory(ctx, api.Rest); return nil })
 	g.Go(func() error {
 		if err := waitReady(ctx, api.Health); err != nil {
 			return err
@@ -147,24 +148,24 @@ func (d *dev) run(cmd *cobra.Command) (err error) {
 	stopStore()
 	store.Wait()
 	if cmd.Context().Err() != nil {
-		return nil // interrupted, as meant
+		return nil // interrupted by the user, which is the normal end
 	}
 	if all.Err() != nil {
-		return context.Cause(all) // the reason of what else went wrong
+		return context.Cause(all) // the error that stopped the cluster
 	}
 	return err
 }
 
-// nobodysAddress is the endpoint of the service kubernetes: endpoints may not be on loopback, which is all that is
-// served on, and programs expect that there is one. It is of the documentation's network (RFC 5737), so that nobody
-// else answers there.
+// nobodysAddress is the endpoint of the service kubernetes. Programs expect an endpoint, but it must not be a loopback
+// address, and the API server listens only there. The address is in the documentation range of RFC 5737, so that no
+// other host answers there.
 const nobodysAddress = "192.0.2.1"
 
 func (d *dev) apiServer(etcdURL string) config.APIServer {
 	cfg := config.DefaultAPIServer()
 	f := d.files
 	cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", nobodysAddress, d.port
-	cfg.Profiling = true // it is for development
+	cfg.Profiling = true // useful for development
 	cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = f.path(
 		"apiserver.crt",
 	), f.path(
@@ -193,11 +194,11 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 	return cfg
 }
 
-// holdLeases writes the leases by which others see who leads, once and for as long as anybody will use the cluster.
-// Nobody renews them: this process leads alone, and a laptop that sleeps would lose a lease and end its components.
-// Whoever is written there after a restart is gone, or would still have the store.
+// holdLeases writes the leases that show who the leader is, with a duration of ten years. They are not renewed: this
+// process is the only candidate, and a laptop that sleeps would lose a lease and stop its components. A former holder
+// after a restart has ended, because it would still use the store.
 func (d *dev) holdLeases(ctx context.Context) error {
-	const decade = 10 * 365 * 24 * 3600 // seconds
+	const decade = 10 * 365 * 24 * 3600 // in seconds
 	config, err := clientcmd.BuildConfigFromFlags("", d.files.admin)
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig %s: %w", d.files.admin, err)
@@ -276,8 +277,8 @@ func (d *dev) startRest(ctx context.Context, g *errgroup.Group) error {
 	return nil
 }
 
-// startEtcd runs the bundle's etcd as a child, until ctx ends and at most as long as
-// this process; fail is told when it ends before.
+// startEtcd runs the bundle's etcd as a child process until ctx ends, at most as long as this process. It calls fail if
+// etcd ends earlier.
 func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error)) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -309,7 +310,7 @@ func (d *dev) startEtcd(ctx context.Context, wg *sync.WaitGroup, fail func(error
 		PeerCertFile: f.path(
 			"etcd.crt",
 		), PeerKeyFile: f.path("etcd.key"), PeerTrustedCAFile: f.path("etcd-ca.crt"), PeerClientCertAuth: true,
-		// Alone, it has nobody's heartbeats to miss: it need not wait long to elect itself.
+		// With one member there are no heartbeats to miss, so it can elect itself quickly.
 		HeartbeatInterval: 20, ElectionTimeout: 100, UnsafeNoFsync: true,
 	}
 	out, err := os.OpenFile(filepath.Join(d.data, "etcd.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// lockDevData keeps a data directory for this process until unlock is called or the process ends, however it ends. A
-// second development cluster in it would overwrite the kubeconfig and certificates of the first, and its etcd would
-// wait for the first one's without a word.
+// lockDevData locks a data directory until unlock is called or the process ends. A second development cluster in the
+// directory would overwrite the kubeconfig and certificates of the first, and its etcd would silently wait for the
+// first one's lock.
 func lockDevData(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func lockDevData(dir string) (unlock func(), err error) {
 	return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 }
 
-// whyEtcdEnded is the last thing in etcd's log that says what is wrong. It is told at once, since the log goes with a
+// whyEtcdEnded returns the last error in etcd's log. It is reported at once, because the log is deleted with a
 // temporary data directory.
 func whyEtcdEnded(log string) string {
 	f, err := os.Open(log)

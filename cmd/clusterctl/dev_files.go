@@ -11,8 +11,8 @@ import (
 	"clusterctl/certs"
 )
 
-// devFiles are the certificates and kubeconfigs of a development cluster. They are made
-// once for a data directory, but for what depends on the port.
+// devFiles are the certificates and kubeconfigs of a development cluster. They are created once per data directory,
+// except those that depend on the port.
 type devFiles struct {
 	dir, server, admin string
 	ca                 certs.Pair
@@ -90,7 +90,7 @@ func (f devFiles) kubeconfig(path, user string, request certs.Request) error {
 	return write(path, text)
 }
 
-// authority returns the CA of a file name, made when it is not there.
+// authority returns the CA with a file name, and creates it if it is missing.
 func (f devFiles) authority(name, kind string) (certs.Pair, error) {
 	cert, errCert := os.ReadFile(f.path(name + ".crt"))
 	key, errKey := os.ReadFile(f.path(name + ".key"))
@@ -104,7 +104,7 @@ func (f devFiles) authority(name, kind string) (certs.Pair, error) {
 	return pair, errors.Join(write(f.path(name+".key"), pair.Key), write(f.path(name+".crt"), pair.Cert))
 }
 
-// write replaces a file at once, readable by its owner alone.
+// write atomically replaces a file, readable only by its owner.
 func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

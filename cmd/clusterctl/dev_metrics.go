@@ -2,8 +2,8 @@ package main
 
 import "clusterctl/daemons/config"
 
-// metricsServer configures the server of metrics.k8s.io, which listens on loopback: the API server finds it by another
-// name of that, since endpoints may not be there.
+// metricsServer configures the metrics server, which listens on loopback. The API server reaches it by another name of
+// the loopback address, because endpoints may not be loopback addresses.
 func (d *dev) metricsServer() config.MetricsServer {
 	cfg := config.DefaultMetricsServer()
 	cfg.Kubeconfig, cfg.BindAddress, cfg.SecurePort = d.files.path("metrics-server.conf"), "127.0.0.1", 0

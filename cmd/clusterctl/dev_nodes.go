@@ -24,22 +24,22 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// hollowPods is the network of pods' addresses, with room for 8,192 nodes.
+// hollowPods is the network of pod addresses, with room for 8,192 nodes.
 var hollowPods = netip.MustParsePrefix("10.128.0.0/11")
 
-// hollowNodes are the pretended nodes, by name. Once it is made it is not changed.
+// hollowNodes are the simulated nodes, by name. It does not change after its creation.
 type hollowNodes struct {
 	options map[string]kubelet.Options
 	watches *kubelet.Watches
-	client  kubernetes.Interface // of all
+	client  kubernetes.Interface // shared by all nodes
 }
 
-// nodesPerRecorder is how many nodes have their events written one after the other. A recorder's queue is bounded, and
-// takes the events of some dozens of nodes that all get a pod.
+// nodesPerRecorder is how many nodes share an event recorder. A recorder's bounded queue holds the events of some
+// dozens of nodes that get a pod at the same time.
 const nodesPerRecorder = 50
 
-// hollowNodes returns the nodes, of which none has been started. They share one connection to the API, on which each
-// says who it is, and what they watch.
+// hollowNodes creates the nodes without starting them. They share watches and one connection to the API, on which each
+// impersonates its own user.
 func (d *dev) hollowNodes() (hollowNodes, error) {
 	api, err := client.Config(client.Options{Kubeconfig: d.files.admin, UserAgent: "kubelet"})
 	if err != nil {
@@ -71,10 +71,10 @@ func (d *dev) hollowNodes() (hollowNodes, error) {
 	return h, nil
 }
 
-// root is the directory of a node.
+// root returns the directory of a node.
 func (d *dev) root(node string) string { return filepath.Join(d.data, "nodes", node) }
 
-// start starts the nodes, and what they share.
+// start starts the nodes and their shared watches.
 func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *dev) {
 	g.Go(func() error { return h.watches.Run(ctx) })
 	var broadcaster record.EventBroadcaster
@@ -89,14 +89,14 @@ func (h hollowNodes) start(ctx context.Context, g *errgroup.Group, d *dev) {
 		options.Events = broadcaster
 		g.Go(func() error {
 			cfg, file := config.DefaultKubelet(), config.DefaultKubeletFile()
-			file.Port = 0 // nothing is served, and that is what the node says
+			file.Port = 0 // the node serves nothing, and reports that in its status
 			cfg.HostnameOverride, cfg.RootDir, cfg.NodeIP = name, d.root(name), []string{"127.0.0.1"}
 			return kubelet.RunWith(ctx, cfg, file, d.nodeEnv(name), options)
 		})
 	}
 }
 
-// nodeEnv is the surroundings of a node. Its metrics are read by nobody, and those of the process are not its own.
+// nodeEnv returns the environment of a node. Its metrics are not read, and the metrics of the process are not its own.
 func (d *dev) nodeEnv(name string) run.Env {
 	return run.Env{
 		Log:     d.log.With("daemon", "kubelet", "node", name),
@@ -107,13 +107,13 @@ func (d *dev) nodeEnv(name string) run.Env {
 	}
 }
 
-// has says whether a node is one of these, which live as long as this process.
+// has reports whether a node is simulated by this process.
 func (h hollowNodes) has(node string) bool {
 	_, ok := h.options[node]
 	return ok
 }
 
-// Read implements metrics.Source. The nodes serve nothing: they are asked in this process.
+// Read implements metrics.Source. The nodes serve nothing, so it calls them directly.
 func (h hollowNodes) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error) {
 	options, known := h.options[node.Name]
 	if !known {

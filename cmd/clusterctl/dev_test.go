@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone holds the lock as a running cluster does.
+// The test holds the lock as a running cluster does.
 func TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone(t *testing.T) {
 	data := t.TempDir()
 	f, err := os.Create(filepath.Join(data, "lock"))
@@ -37,7 +37,7 @@ func TestASecondDevelopmentClusterLeavesTheDataOfARunningOneAlone(t *testing.T) 
 	}
 }
 
-// TestWhyEtcdEndedIsTheLastErrorOfItsLog reads what etcd writes on a full disk.
+// The test reads the log that etcd writes when the disk is full.
 func TestWhyEtcdEndedIsTheLastErrorOfItsLog(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "etcd.log")
 	text := `{"level":"info","msg":"starting"}

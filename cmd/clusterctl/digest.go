@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// digest knows the SHA-256 of what was written through it.
+// digest computes the SHA-256 of everything written through it.
 type digest struct {
 	to  io.Writer
 	sum hash.Hash
@@ -17,7 +17,7 @@ func newDigest(to io.Writer) *digest { return &digest{to, sha256.New()} }
 
 func (d *digest) Write(b []byte) (int, error) {
 	n, err := d.to.Write(b)
-	_, _ = d.sum.Write(b[:n]) // it cannot fail
+	_, _ = d.sum.Write(b[:n]) // never returns an error
 	return n, err
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// documents are what people follow to the letter, some of it at 3 a.m.
+// documents returns the texts of the documents whose commands users copy literally.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/operations/*.md")
@@ -72,8 +72,8 @@ var (
 	shellWord = regexp.MustCompile(`'[^']*'|"[^"]*"|\S+`)
 )
 
-// commands are those of clusterctl and make in a passage. A block that begins with anything but a command is what a
-// command prints.
+// commands returns the commands of clusterctl and make in a passage. A block that does not begin with a command is the
+// output of a command.
 func commands(p passage) (list [][]string) {
 	first := strings.Fields(p.text)
 	if p.language != "" || len(first) == 0 ||
@@ -81,7 +81,7 @@ func commands(p passage) (list [][]string) {
 		return nil
 	}
 	for line := range strings.Lines(p.text) {
-		line, _, _ = strings.Cut(line, " #") // what is said about it
+		line, _, _ = strings.Cut(line, " #") // without the comment
 		for _, m := range commandAt.FindAllStringSubmatch(strings.TrimSpace(line), -1) {
 			words := []string{m[1]}
 			for _, w := range shellWord.FindAllString(m[2], -1) {
@@ -93,8 +93,7 @@ func commands(p passage) (list [][]string) {
 	return list
 }
 
-// Every command of clusterctl and make that a document shows is one that there is, with flags that it has and arguments
-// that it takes.
+// Every command of clusterctl and make in a document exists and accepts the shown flags and arguments.
 func TestCommandsInDocumentsExist(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -122,7 +121,7 @@ func TestCommandsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// takes says why a command line is none. A mention within a text may leave arguments out.
+// takes returns the reason why a command line is not valid. A mention within a text may omit arguments.
 func takes(root *cobra.Command, args []string, mention bool) error {
 	c, rest, err := root.Find(long(root, args))
 	if err != nil {
@@ -149,7 +148,8 @@ func takes(root *cobra.Command, args []string, mention bool) error {
 	}
 }
 
-// madeBy says why make does not take words: targets are those with help, and variables are used.
+// madeBy returns the reason why make does not accept words. Targets must have a help text, and the Makefile must use
+// the variables.
 func madeBy(makefile string, words []string) error {
 	for _, w := range words {
 		name, _, variable := strings.Cut(w, "=")
@@ -164,7 +164,7 @@ func madeBy(makefile string, words []string) error {
 	return nil
 }
 
-// What is found wrong is found, so that a page that goes out of date does not pass.
+// The checks report invalid command lines, so that an outdated page does not pass.
 func TestCommandsThatAreNoneAreFound(t *testing.T) {
 	for _, line := range []string{"certs rotat all", "plan -no-such-flag", "etcd snapshot restore a " +
 		"b", "apply one two", "nothing", "certs rotate"} {
@@ -187,8 +187,7 @@ func TestCommandsThatAreNoneAreFound(t *testing.T) {
 
 var wantsVariable = regexp.MustCompile(`var\.([a-z0-9_]+)`)
 
-// Every configuration that a document shows is valid, with what it leaves to the reader written beside it: its
-// variables, and machines.
+// Every configuration in a document is valid, together with the variables and machines that it leaves to the reader.
 func TestConfigurationsInDocumentsAreValid(t *testing.T) {
 	found := 0
 	for path, text := range documents(t) {
@@ -200,7 +199,7 @@ func TestConfigurationsInDocumentsAreValid(t *testing.T) {
 			}
 			found++
 			dir, shown := t.TempDir(), p.text
-			if !strings.Contains(shown, "cluster \"") { // it goes beside what the document has shown before
+			if !strings.Contains(shown, "cluster \"") { // it continues what the document has shown before
 				shown = cmp.Or(cluster, some) + shown
 			} else if !strings.Contains(shown, "machine \"") {
 				shown += "machine \"m\" {\n  address = \"192.0.2.9\"\n  roles = [\"control-plane\"]\n}\n"

@@ -26,7 +26,7 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// runFlags are the flags of verbs that go to machines.
+// runFlags are the flags of commands that connect to machines.
 type runFlags struct {
 	configFlags
 	acceptNewHostKeys bool
@@ -42,9 +42,9 @@ type runFlags struct {
 	refreshOnly       bool
 	noSnapshot        bool
 	skipUnreachable   bool
-	unattended        bool // nobody is asked for a passphrase, and machines get nothing that they do not have
+	unattended        bool // never ask for a passphrase or send programs to machines
 
-	held *state.Lock // what store gives back writes under it, once there is one
+	held *state.Lock // the lock under which the store is written, if it is taken
 }
 
 func (f *runFlags) add(c *cobra.Command) {
@@ -55,7 +55,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	f.addSelection(c)
 }
 
-// addLock adds the flag of verbs that take the lock.
+// addLock adds the flag of commands that take the lock.
 func (f *runFlags) addLock(c *cobra.Command) {
 	c.Flags().DurationVar(&f.lockTimeout, "lock-timeout", 0, "how long to wait for another run to end")
 }
@@ -69,7 +69,7 @@ func (f *runFlags) addSelection(c *cobra.Command) {
 	f.completeFlags(c, declaredAddresses, "target", "exclude")
 }
 
-// addReach adds the flags that say how machines are reached, and where the state is.
+// addReach adds the flags for connecting to machines, and for the location of the state.
 func (f *runFlags) addReach(c *cobra.Command) {
 	c.Flags().
 		BoolVar(&f.acceptNewHostKeys, "accept-new-host-keys", false, "trust machines that are not in known_hosts "+
@@ -82,7 +82,7 @@ func (f *runFlags) addReach(c *cobra.Command) {
 		StringVar(&f.stateDir, "state", "", "`folder` of the state; .clusterctl beside the configuration when empty")
 }
 
-// addChanges adds the flags of plans that change a cluster, rather than take it away.
+// addChanges adds the flags of plans that change a cluster, as opposed to destroying it.
 func (f *runFlags) addChanges(c *cobra.Command) {
 	c.Flags().
 		StringArrayVar(&f.replaces, "replace", nil, "take this `address` away and make it anew: a machine, workload "+
@@ -104,7 +104,7 @@ func (f *runFlags) addChanges(c *cobra.Command) {
 	f.completeFlags(c, declaredAddresses, "replace", "allow-data-loss")
 }
 
-// store returns where a configuration's state is.
+// store returns the store of a configuration's state.
 func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 	keyFile, err := state.DefaultKeyFile()
 	if err != nil {
@@ -121,9 +121,9 @@ func (f *runFlags) store(c *load.Configuration) (state.Store, error) {
 	}, nil
 }
 
-// engine wires everything that a run needs.
+// engine returns an engine with everything that a run needs.
 func (f *runFlags) engine(c *load.Configuration, say func(run.Event)) (*run.Engine, error) {
-	// client-go logs what it also returns; a run says it once, in its own words.
+	// client-go also logs errors that it returns, and a run reports them itself.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	store, err := f.store(c)
@@ -161,7 +161,7 @@ func openBundle() (*bundle.Bundle, error) {
 	return openBundleOf(executable)
 }
 
-// openBundleOf returns the bundle that a program named clusterctl is part of.
+// openBundleOf returns the bundle that belongs to a clusterctl program.
 func openBundleOf(program string) (*bundle.Bundle, error) {
 	executable, err := filepath.Abs(program)
 	if err != nil {
@@ -177,10 +177,10 @@ func openBundleOf(program string) (*bundle.Bundle, error) {
 	return bundle.Open(executable, filepath.Join(cache, "clusterctl"))
 }
 
-// uname names architectures as machines do.
+// uname maps Go's names of architectures to those of uname -m.
 var uname = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// dial logs in and starts the agent.
+// dial logs in to a machine and starts the agent.
 func (f *runFlags) dial(
 	ctx context.Context, m config.Machine, files *bundle.Bundle, say func(run.Event),
 ) (run.Agent, error) {
@@ -240,7 +240,7 @@ func (f *runFlags) sshOptions() ssh.Options {
 	return o
 }
 
-// session closes the login with the agent.
+// session is the agent's connection. Closing it also closes the SSH connection.
 type session struct {
 	io.ReadWriteCloser
 	client *ssh.Client
@@ -252,10 +252,11 @@ func (s *session) Close() error {
 	return err
 }
 
-// toolCertificate is how long the tool's own certificate lives: it is made for every run.
+// toolCertificate is the lifetime of clusterctl's own client certificate, which is issued for every run.
 const toolCertificate = 24 * time.Hour
 
-// connectLive prepares to speak with the API as the tool, which remembers beside the state what needs no second look.
+// connectLive returns a function that connects to the API. The client caches the objects that need no dry run in a file
+// beside the state.
 func connectLive(store state.Store) func(*state.State, *config.Cluster) (run.Cluster, error) {
 	return func(s *state.State, c *config.Cluster) (run.Cluster, error) {
 		live, err := connect(s, c)
@@ -291,7 +292,7 @@ func (f *runFlags) lock(ctx context.Context, store state.Store) (*state.Lock, er
 	return state.Acquire(ctx, store.Dir, who())
 }
 
-// who is told to others that would change the same cluster at the same time.
+// who identifies the user and the process to other users who want to change the same cluster.
 func who() string {
 	host, _ := os.Hostname()
 	who := fmt.Sprintf("%s, process %d", host, os.Getpid())
@@ -301,13 +302,12 @@ func who() string {
 	return who
 }
 
-// errNoCluster is that a command needs what apply makes.
+// errNoCluster reports that a command needs a cluster that apply has created.
 var errNoCluster = errors.New(
 	"there is no cluster yet: apply first. Was the state lost, clusterctl state rebuild makes it anew",
 )
 
-// locked is where a configuration's state is, with its lock: what is written from here on is written under it, until
-// unlock.
+// locked returns the store of a configuration's state and takes its lock, which is held until unlock.
 func (f *runFlags) locked(ctx context.Context, c *load.Configuration) (state.Store, error) {
 	store, err := f.store(c)
 	if err != nil {
@@ -322,13 +322,13 @@ func (f *runFlags) locked(ctx context.Context, c *load.Configuration) (state.Sto
 
 func (f *runFlags) unlock() { _ = f.held.Release() }
 
-// applied reads the configuration, and the state of the cluster that was made of it.
+// applied loads the configuration and the state of its cluster.
 func (f *runFlags) applied(c *cobra.Command, args []string) (*load.Configuration, *state.State, error) {
 	configuration, s, _, err := f.appliedIn(c, args)
 	return configuration, s, err
 }
 
-// appliedIn says as well in which folder the state is: who has kubeconfigs is written down beside it.
+// appliedIn also returns the state's directory, which contains the list of issued kubeconfigs.
 func (f *runFlags) appliedIn(
 	c *cobra.Command,
 	args []string,

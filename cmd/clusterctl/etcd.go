@@ -36,7 +36,7 @@ func newEtcd() *cobra.Command {
 	return c
 }
 
-// storeFlags are the flags of verbs that go to the store.
+// storeFlags are the flags of commands that access the store.
 type storeFlags struct {
 	runFlags
 	folder  string
@@ -50,7 +50,7 @@ func (f *storeFlags) add(c *cobra.Command) {
 	c.Flags().DurationVar(&f.timeout, "timeout", 30*time.Minute, "how long all of it may take")
 	c.Flags().BoolVar(&f.json, "json", false, "the result as JSON")
 	for flag, complete := range map[string]cobra.CompletionFunc{"state": directories, "chdir": directories} {
-		_ = c.RegisterFlagCompletionFunc(flag, complete) // the flag is there
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // never fails, because the flag exists
 	}
 }
 
@@ -58,7 +58,7 @@ func directories(*cobra.Command, []string, string) ([]string, cobra.ShellCompDir
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// access opens the store of the configuration in the folder.
+// access opens the store of the configuration in the directory and calls do.
 func (f *storeFlags) access(c *cobra.Command, do func(context.Context, *load.Configuration, *run.Access) error) error {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {
@@ -95,13 +95,13 @@ func (f *storeFlags) print(c *cobra.Command, v any) error {
 	return err
 }
 
-// etcdStatus is what etcd status shows.
+// etcdStatus is the output of etcd status.
 type etcdStatus struct {
 	Members   []store.Member            `json:"members"`
 	Majority  bool                      `json:"majority"`
-	Snapshots map[string]*store.Outcome `json:"snapshots"`           // by machine: how the last one went
-	Unreached map[string]string         `json:"unreached,omitempty"` // machines, and why
-	Trouble   []string                  `json:"trouble,omitempty"`   // what is not well
+	Snapshots map[string]*store.Outcome `json:"snapshots"`           // outcome of the last snapshot, by machine
+	Unreached map[string]string         `json:"unreached,omitempty"` // reasons by machine
+	Trouble   []string                  `json:"trouble,omitempty"`   // problems that were found
 }
 
 func newEtcdStatus() *cobra.Command {
@@ -139,10 +139,10 @@ func newEtcdStatus() *cobra.Command {
 	return c
 }
 
-// almost is the share of the quota at which the store is said to be nearly full.
+// almost is the share of the quota above which the store counts as nearly full.
 const almost = 0.8
 
-// judge finds out what is not well.
+// judge adds the problems to s.Trouble.
 func (s *etcdStatus) judge(configuration *load.Configuration, now time.Time) {
 	say := func(format string, args ...any) { s.Trouble = append(s.Trouble, fmt.Sprintf(format, args...)) }
 	if !s.Majority {

@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// passOn are verbs whose arguments, from the first one on, are another program's.
+// passOn are the commands whose arguments belong to another program, from the first non-flag argument on.
 var passOn = map[string]bool{"ssh": true, "daemon": true}
 
-// long turns flags written with one dash, as Terraform's are, into those with two,
-// which are taken as well. One letter stays what it is, and so does the value of a flag.
+// long converts flags with one dash, as in Terraform, to flags with two dashes, which are also accepted. It does not
+// change one-letter flags and the values of flags.
 func long(root *cobra.Command, args []string) []string {
 	out := make([]string, 0, len(args))
 	c, value := root, false

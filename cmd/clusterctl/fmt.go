@@ -46,8 +46,8 @@ func newFmt() *cobra.Command {
 	return c
 }
 
-// rewrite replaces the text of a file that is there in one move, so that a full disk costs nobody a configuration. A
-// link stays one.
+// rewrite atomically replaces the text of an existing file, so that a full disk cannot destroy a configuration. It
+// follows links.
 func rewrite(path string, text []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

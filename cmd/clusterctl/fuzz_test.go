@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// FuzzMergeKubeconfig merges a cluster's kubeconfig into files: it comes to be the current one there, or the file is
-// left as it was.
+// FuzzMergeKubeconfig merges a cluster's kubeconfig into files. Its context becomes the current one, or the file is
+// unchanged.
 func FuzzMergeKubeconfig(f *testing.F) {
 	const added = `{"apiVersion":"v1","kind":"Config","current-context":"a@c","contexts":[{"name":"a@c","context":{"cluster":"c","user":"a"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://10.0.0.1:6443"}}],"users":[{"name":"a","user":{"client-key-data":"eA=="}}]}`

@@ -44,7 +44,7 @@ func newGraph() *cobra.Command {
 	return c
 }
 
-// dot writes a graph in Graphviz's language.
+// dot writes a graph in Graphviz's DOT language.
 func dot(w io.Writer, graph []load.Declaration) error {
 	fmt.Fprintln(w, "digraph {\n  rankdir = LR\n  node [shape = box]")
 	for _, d := range graph {

@@ -11,14 +11,13 @@ import (
 	"clusterctl/provision/step"
 )
 
-// journal writes a run's events down. It knows what was done to which file, never what
-// is in it.
+// journal records a run's events. It names changed files, but never records their content.
 type journal struct {
 	to      *state.Journal // nil before the run changes anything
 	secrets []string
 }
 
-// begin opens the journal with what is going to be done.
+// begin opens the journal and records the summary of the plan.
 func (j *journal) begin(store state.Store, p *plan.Plan) error {
 	now := time.Now()
 	to, err := state.OpenJournal(store.Dir, now)
@@ -30,7 +29,7 @@ func (j *journal) begin(store state.Store, p *plan.Plan) error {
 	return nil
 }
 
-// continues says what an earlier run has left undone, "" when it came to its end.
+// continues describes the previous run if it did not complete, or returns "".
 func (j *journal) continues(store state.Store) (string, error) {
 	last, err := state.LastRun(store.Dir)
 	if err != nil || last == nil {
@@ -39,7 +38,7 @@ func (j *journal) continues(store state.Store) (string, error) {
 	return last.String(time.Now()), nil
 }
 
-// end closes it with how the run ended.
+// end records how the run ended, and closes the journal.
 func (j *journal) end(err error) error {
 	e := state.Entry{Time: time.Now(), Outcome: state.Done}
 	switch {

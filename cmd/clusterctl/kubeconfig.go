@@ -16,7 +16,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// person is who gets a kubeconfig.
+// person is the user for whom a kubeconfig is issued.
 type person struct {
 	user     string
 	groups   []string
@@ -83,7 +83,7 @@ It is written down in the state's folder who got it: clusterctl certs list shows
 	return c
 }
 
-// kubeconfig makes one, and says what is to be written down of it.
+// kubeconfig issues a kubeconfig, and returns it with the record to write.
 func (p person) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]byte, state.Handed, error) {
 	request := certs.Admin()
 	if p.user != "" {
@@ -122,18 +122,19 @@ func (p person) kubeconfig(s *state.State, c *config.Cluster, now time.Time) ([]
 	}, err
 }
 
-// defaultKubeconfig is where kubectl would write.
+// defaultKubeconfig returns the path that kubectl would write to.
 func defaultKubeconfig() string {
 	return clientcmd.NewDefaultPathOptions().GetDefaultFilename()
 }
 
-// writeKubeconfig replaces a file with one that only its owner can read. What is no file, a pipe say, is written to.
+// writeKubeconfig replaces a file with one that only its owner can read. If the path is not a regular file, such as a
+// pipe, it is written to directly.
 func writeKubeconfig(path string, text []byte) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return os.WriteFile(path, text, 0o600)
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // a link stays one
+		path = real // keep the link and replace its target
 	}
 	return writePrivate(path, text)
 }

@@ -12,8 +12,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// mergeKubeconfig adds a kubeconfig of one cluster and one user to a file, and makes its context the current one. What
-// else the file has stays, and the file is locked as kubectl locks it.
+// mergeKubeconfig adds a kubeconfig with one cluster and one user to a file, and makes its context the current one. It
+// keeps all other content, and locks the file as kubectl does.
 func mergeKubeconfig(path string, text []byte) error {
 	added, err := clientcmd.Load(text)
 	if err != nil {
@@ -48,8 +48,8 @@ func mergeKubeconfig(path string, text []byte) error {
 	return writeKubeconfig(path, merged)
 }
 
-// mergeInto adds the current context of one kubeconfig to another. The user is called as the context: kubernetes-admin
-// alone may be another cluster's there.
+// mergeInto adds the current context of one kubeconfig to another. The user gets the context's name, because
+// kubernetes-admin may already be the user of another cluster.
 func mergeInto(config, added *clientcmdapi.Config) error {
 	context := added.Contexts[added.CurrentContext]
 	cluster, user := added.Clusters[context.Cluster], added.AuthInfos[context.AuthInfo]

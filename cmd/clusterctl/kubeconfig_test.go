@@ -15,7 +15,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P04: a kubeconfig says who has it, and what is written down of it is enough to take it back.
+// A kubeconfig names its user, and the state records enough of it to revoke it.
+// Proves P04.
 func TestAKubeconfigIsSomebodysAndIsWrittenDown(t *testing.T) {
 	s, c := newState(t), &config.Cluster{Name: "home", Endpoint: "10.0.0.100:6443"}
 	for _, who := range []struct {
@@ -58,7 +59,8 @@ func TestAKubeconfigIsSomebodysAndIsWrittenDown(t *testing.T) {
 	}
 }
 
-// P04: what was handed out is known by name, and taken back by name: all of it that is still good, and no other's.
+// revoke by name finds all valid kubeconfigs with that name, and no others.
+// Proves P04.
 func TestWhatWasHandedOutIsRevokedByName(t *testing.T) {
 	s, now := newState(t), time.Now()
 	handed := []state.Handed{
@@ -91,7 +93,8 @@ func TestWhatWasHandedOutIsRevokedByName(t *testing.T) {
 	}
 }
 
-// P04: merging keeps what else a kubeconfig has, and refuses to take another cluster's place.
+// Merging keeps the other entries of a kubeconfig, and refuses to replace another cluster's entry.
+// Proves P04.
 func TestAKubeconfigIsMergedAsKubectlWould(t *testing.T) {
 	s := newState(t)
 	make := func(cluster, server string) []byte {

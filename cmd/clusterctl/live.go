@@ -15,8 +15,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// live is a block of lines at the bottom of a terminal, one for everything that is being
-// worked on, redrawn in place; what is finished scrolls by above it.
+// live is a block of lines at the bottom of a terminal, one for each machine or object in progress, which is redrawn in
+// place. Finished ones scroll by above it.
 type live struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -25,7 +25,7 @@ type live struct {
 	color bool
 
 	rows    []*row
-	drawn   int // lines of the block on the screen
+	drawn   int // number of the block's lines on the screen
 	stop    chan struct{}
 	stopped chan struct{}
 }
@@ -34,12 +34,12 @@ type live struct {
 type row struct {
 	subject string
 	since   time.Time
-	steps   []string // what is to be done, in order
+	steps   []string // the steps to do, in order
 	done    int
-	doing   string // said instead of the next step
+	doing   string // text shown instead of the next step
 }
 
-// newLive returns the block for a terminal, nil when w is none that can be redrawn.
+// newLive returns a block for a terminal, or nil if w is not a terminal that can be redrawn.
 func newLive(w io.Writer, color bool) *live {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
@@ -55,7 +55,7 @@ func newLive(w io.Writer, color bool) *live {
 	return &live{w: w, color: color, size: size, now: time.Now}
 }
 
-// begin shows the machines of a plan, and keeps their times running.
+// begin shows the machines of a plan, and keeps redrawing their elapsed times.
 func (l *live) begin(p *plan.Plan) {
 	l.mu.Lock()
 	for _, m := range p.Machines {
@@ -88,7 +88,7 @@ func (l *live) begin(p *plan.Plan) {
 	}()
 }
 
-// end takes the block away.
+// end removes the block.
 func (l *live) end() {
 	if l == nil || l.stop == nil {
 		return
@@ -101,8 +101,8 @@ func (l *live) end() {
 	l.draw("")
 }
 
-// step counts a finished step, doing says what is done meanwhile, finish takes a row
-// away; line, when there is one, scrolls by.
+// step counts a finished step of a row, doing sets the text shown for it, and finish removes it. If line is not empty,
+// it is printed above the block.
 func (l *live) step(subject, line string) {
 	l.change(subject, line, func(r *row) { r.done++; r.doing = "" })
 }
@@ -128,7 +128,7 @@ func (l *live) change(subject, line string, f func(*row)) {
 	l.draw(line)
 }
 
-// draw writes line above the block, and the block anew. l.mu is held.
+// draw prints line above the block and redraws the block. The caller holds l.mu.
 func (l *live) draw(line string) {
 	out := &strings.Builder{}
 	if l.drawn > 0 {
@@ -154,7 +154,7 @@ func (l *live) draw(line string) {
 		fmt.Fprintf(out, "         … and %d more\n", more)
 		l.drawn++
 	}
-	_, _ = io.WriteString(l.w, out.String()) // a terminal that is gone is no reason to stop
+	_, _ = io.WriteString(l.w, out.String()) // a closed terminal must not stop the run
 }
 
 func (r *row) state() string {

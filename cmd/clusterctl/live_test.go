@@ -9,7 +9,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// What a terminal shows in the end, when it does what the escapes say.
+// screen returns what a terminal shows after it has interpreted the escape sequences.
 func screen(text string) string {
 	var lines []string
 	row := 0

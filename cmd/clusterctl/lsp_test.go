@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// editor is what the client library tells of the server's messages.
+// editor receives the server's messages from the client library.
 type editor struct {
 	protocol.Client
 	told chan *protocol.PublishDiagnosticsParams
@@ -46,7 +46,8 @@ machine "one" {
 }
 `
 
-// An editor's own library speaks with the program as it is started by editors (must-show 4).
+// The language client of an editor works with the program as editors start it.
+// Proves must-show 4.
 func TestAnEditorsLibraryIsServed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -84,7 +85,7 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 			}
 		}
 	}
-	// at is the place of the mark's end.
+	// at returns the position after a mark.
 	at := func(text, mark string) protocol.TextDocumentPositionParams {
 		t.Helper()
 		i := strings.Index(text, mark)
@@ -100,7 +101,7 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 			},
 		}
 	}
-	// change replaces all of the document.
+	// change replaces the whole document.
 	open := edited
 	change := func(version int32, text string) {
 		t.Helper()
@@ -151,7 +152,7 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 		t.Errorf("definition %+v, %v", places, err)
 	}
 
-	// A mistake is said where it stands, and taken back when it is mended.
+	// An error is reported at its place, and the report is withdrawn when the error is corrected.
 	mistaken := strings.Replace(edited, "roles   = [\"control-plane\"]", "roles   = [\"control-plan\"]\n  la", 1)
 	change(2, mistaken)
 	if list := wrong(); len(list) == 0 || !slices.ContainsFunc(list, func(d protocol.Diagnostic) bool {
@@ -181,5 +182,5 @@ func TestAnEditorsLibraryIsServed(t *testing.T) {
 	if err := program.Wait(); err != nil {
 		t.Errorf("the server ended with %v", err)
 	}
-	_ = conn.Close() // the other end is gone
+	_ = conn.Close() // the other end is closed
 }

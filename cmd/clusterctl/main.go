@@ -1,6 +1,5 @@
-// Command clusterctl turns machines into a cluster and keeps it as declared. It is
-// the tool on a workstation, the agent on a machine while that is provisioned,
-// and every daemon. This package is wiring: one file per verb.
+// Command clusterctl turns machines into a cluster and keeps it as declared. It is the tool on a workstation, the agent
+// on a machine during provisioning, and every daemon. This package wires them together: one file per command.
 package main
 
 import (
@@ -44,7 +43,7 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs a command and returns the exit code: what went wrong is on stderr.
+// execute runs a command, prints its error to stderr, and returns the exit code.
 func execute(ctx context.Context, root *cobra.Command) int {
 	err := root.ExecuteContext(ctx)
 	var code exitCode
@@ -54,18 +53,18 @@ func execute(ctx context.Context, root *cobra.Command) int {
 	case errors.As(err, &code):
 		return int(code)
 	case errors.Is(err, run.ErrInterrupted):
-		err = run.ErrInterrupted // said once, whatever was told along the way
+		err = run.ErrInterrupted // the interruption is reported once, without other errors
 	}
 	fmt.Fprintln(root.ErrOrStderr(), "Error:", config.Plain(err.Error()))
 	return 1
 }
 
-// exitCode is an outcome that has been said already.
+// exitCode is an exit code whose reason has been reported already.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// newRoot returns the command with all its verbs.
+// newRoot returns the root command with all subcommands.
 func newRoot() *cobra.Command {
 	var showVersion bool
 	root := &cobra.Command{
@@ -82,8 +81,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	// Cobra's own flag takes only a template for other words than its own, and text/template makes the program a third
-	// larger.
+	// Cobra's own version flag needs a template to change its text, and text/template makes the program a third larger.
 	root.Flags().BoolVarP(&showVersion, "version", "v", false, "version for clusterctl")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return seeHelp(c, err) })
@@ -129,8 +127,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// pointToHelp has a command that was given too few or too many words, and all below it, say where it is written what
-// they take.
+// pointToHelp makes a command and all its subcommands refer to their help when the number of arguments is wrong.
 func pointToHelp(c *cobra.Command) {
 	if check := c.Args; check != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
@@ -145,14 +142,13 @@ func pointToHelp(c *cobra.Command) {
 	}
 }
 
-// release is what version and --version print.
+// release returns the text that version and --version print.
 func release() string {
 	return fmt.Sprintf("clusterctl %s, Kubernetes %s", version.Version, version.Kubernetes)
 }
 
-// needsSubcommand is what a command does that only groups others: it shows them, and refuses a word that is none of
-// them. Cobra would show its help for that and exit with 0, so that a script with a misspelt word would seem to
-// succeed.
+// needsSubcommand runs a command that only groups others. It shows the help, or returns an error for an unknown word.
+// Cobra would show the help and exit with 0, so a script with a misspelt word would seem to succeed.
 func needsSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return c.Help()
@@ -173,7 +169,7 @@ func help(c *cobra.Command, args []string) error {
 	return found.Help()
 }
 
-// unknown refuses a word that is no command below c, with those that look like it.
+// unknown returns an error for a word that is not a subcommand of c, with suggestions.
 func unknown(c *cobra.Command, word string) error {
 	c.SuggestionsMinimumDistance = 2
 	text := fmt.Sprintf("unknown command %q for %q", word, c.CommandPath())
@@ -183,7 +179,7 @@ func unknown(c *cobra.Command, word string) error {
 	return seeHelp(c, errors.New(text))
 }
 
-// seeHelp adds where it is written what a command takes.
+// seeHelp adds a reference to the command's help to an error.
 func seeHelp(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w\nSee '%s --help'", err, c.CommandPath())
 }

@@ -12,7 +12,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"clusterctl": main})
 }
 
-// The scripts run the real command line, one file per behaviour (P01, P02, P03).
+// The scripts run the real command line. Each file tests one behaviour.
+// Proves P01, P02, P03.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Setup: func(e *testscript.Env) error {
 		e.Setenv("HOME", e.WorkDir)

@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// newMan writes the manual, when clusterctl is installed.
+// newMan returns the command that writes the manual pages when clusterctl is installed.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man FOLDER",

@@ -69,7 +69,7 @@ func printOutputs(c *cobra.Command, configuration *load.Configuration, asJSON bo
 	return nil
 }
 
-// printRaw prints a text, number or bool as scripts want it: nothing around it.
+// printRaw prints the text, number or bool of an output without quotes and line break, for scripts.
 func printRaw(c *cobra.Command, configuration *load.Configuration, name string) error {
 	var names []string
 	for _, o := range configuration.Cluster.Outputs {

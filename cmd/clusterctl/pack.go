@@ -6,7 +6,8 @@ import (
 	"clusterctl/provision/bundle"
 )
 
-// newPack compresses the programs of a bundle when it is built: of the one beside this program, or beside another.
+// newPack returns the command that compresses the programs of a bundle when it is built, of this program or of another
+// one.
 func newPack() *cobra.Command {
 	return &cobra.Command{
 		Use:    "pack [PROGRAM]",

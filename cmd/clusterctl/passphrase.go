@@ -11,23 +11,22 @@ import (
 	"golang.org/x/term"
 )
 
-// passphrases are asked for once per key and run, although many machines want the key at once.
+// passphrases asks for each passphrase once per run, although many machines need the key at the same time.
 var passphrases = &prompt{terminal: askTerminal, known: map[string][]byte{}}
 
-// prompt asks for passphrases of keys.
+// prompt asks for the passphrases of keys.
 type prompt struct {
 	terminal func(question string) ([]byte, error)
 
 	mu    sync.Mutex
 	known map[string][]byte
-	ended bool // nobody is asked again: the run is interrupted
+	ended bool // the run is interrupted, so do not ask again
 }
 
-// attempts is how often a passphrase may be wrong, as OpenSSH's NumberOfPasswordPrompts has it.
+// attempts is how often a passphrase may be wrong, as in OpenSSH's default of NumberOfPasswordPrompts.
 const attempts = 3
 
-// ask gives a key's passphrase to try. One that worked is not asked for again; the last error is returned when none
-// did.
+// ask calls try with a key's passphrase. It remembers one that worked. If none works, it returns the last error.
 func (p *prompt) ask(path string, try func([]byte) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,7 +73,7 @@ func askTerminal(question string) ([]byte, error) {
 		err  error
 	}
 	typed := make(chan answer, 1)
-	go func() { // a read does not end with the run; this one ends with the process
+	go func() { // the read cannot be cancelled and ends with the process
 		text, err := term.ReadPassword(fd)
 		typed <- answer{text, err}
 	}()
@@ -83,7 +82,7 @@ func askTerminal(question string) ([]byte, error) {
 		_, _ = fmt.Fprintln(tty)
 		return a.text, a.err
 	case <-stop:
-		_ = term.Restore(fd, before) // what one types is seen again
+		_ = term.Restore(fd, before) // turns the terminal's echo on again
 		_, _ = fmt.Fprintln(tty)
 		return nil, errAskStopped
 	}

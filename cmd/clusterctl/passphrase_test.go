@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Many machines want one key: a person types its passphrase once, and may mistype it twice.
+// If many machines use one key, the user types its passphrase once, and may mistype it twice.
 func TestAPassphraseIsTypedOncePerKey(t *testing.T) {
 	wrong := errors.New("wrong")
 	typed := []string{"one", "two", "secret"}
@@ -33,7 +33,7 @@ func TestAPassphraseIsTypedOncePerKey(t *testing.T) {
 	}
 }
 
-// Whoever interrupts a run at the prompt is not asked for the next machine's key.
+// A user who interrupts a run at the prompt is not asked for the key of the next machine.
 func TestAnInterruptedPromptIsTheLast(t *testing.T) {
 	asked := 0
 	p := &prompt{known: map[string][]byte{}, terminal: func(string) ([]byte, error) {

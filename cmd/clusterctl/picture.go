@@ -11,26 +11,26 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// Measures of a picture, in its units.
+// Dimensions of a picture, in SVG units.
 const (
 	boxHeight  = 26.0
 	rowHeight  = 38.0
 	columnGap  = 70.0
 	margin     = 16.0
-	glyphWidth = 7.3 // of a monospaced font of 12
+	glyphWidth = 7.3 // width of a character of the 12-unit monospace font
 )
 
 // box is a declaration in a picture.
 type box struct {
 	address   string
 	needs     []string
-	column    int // zero for what needs nothing
+	column    int // zero if it needs nothing
 	x, y      float64
 	width     float64
-	preferred float64 // where those that it needs are, on average
+	preferred float64 // average position of the boxes that it needs
 }
 
-// picture draws a graph as SVG: what is needed stands left of what needs it.
+// picture draws a graph as SVG. Declarations are to the right of those that they need.
 func picture(graph []load.Declaration) string {
 	boxes, places, width, height := layOut(graph)
 	var b strings.Builder
@@ -86,7 +86,7 @@ func picture(graph []load.Declaration) string {
 	return b.String()
 }
 
-// layOut gives every declaration its place, one column right of the last that it needs.
+// layOut places every declaration one column to the right of the last one that it needs.
 func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, width, height float64) {
 	byAddress := map[string]load.Declaration{}
 	for _, d := range graph {
@@ -98,7 +98,7 @@ func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, wid
 		if n, ok := columns[address]; ok {
 			return n
 		}
-		columns[address] = 0 // ends a circle, which configurations that were loaded do not have
+		columns[address] = 0 // stops at cycles, which loaded configurations do not have
 		n := 0
 		for _, to := range byAddress[address].Needs {
 			if _, ok := byAddress[to]; ok {
@@ -148,7 +148,7 @@ func layOut(graph []load.Declaration) (boxes []*box, places map[string]*box, wid
 	return boxes, places, max(x-columnGap+margin, 2*margin), max(height, 2*margin)
 }
 
-// colour tells kinds apart.
+// colour returns the colour of a kind of declaration.
 func colour(address string) string {
 	kind, _, _ := strings.Cut(address, ".")
 	switch kind {

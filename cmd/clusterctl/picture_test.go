@@ -13,7 +13,8 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// Whatever is declared: no box covers another or leaves the picture, and what is needed is left of what needs it.
+// For any declarations, no box covers another or leaves the picture, and every box is to the left of those that depend
+// on it.
 func TestAPictureShowsEverythingInItsPlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var graph []load.Declaration
@@ -58,7 +59,7 @@ func TestAPictureShowsEverythingInItsPlace(t *testing.T) {
 	})
 }
 
-// read returns the words of a picture, which has to be well-formed XML.
+// read returns the words of a picture, which must be well-formed XML.
 func read(t *rapid.T, svg string) (texts, titles []string) {
 	in, d := "", xml.NewDecoder(strings.NewReader(svg))
 	for {

@@ -100,7 +100,7 @@ order, and each change.
 	return c
 }
 
-// prepare connects and checks; look does so for a plan alone, which says as much as can be said.
+// prepare connects to the machines and makes a plan. With look, it makes a plan even if something cannot be reached.
 func (f *runFlags) prepare(
 	ctx context.Context,
 	c *load.Configuration,
@@ -118,7 +118,7 @@ func (f *runFlags) prepare(
 	return engine.Prepare(ctx)
 }
 
-// show writes a plan for people, or as JSON.
+// show prints a plan as text or JSON.
 func (f *runFlags) show(w io.Writer, secrets []string, p *plan.Plan) error {
 	if f.json {
 		text, err := json.Marshal(p.Masked(secrets))
@@ -171,7 +171,7 @@ func (f *runFlags) save(path string, args []string, destroy bool, p *run.Prepare
 	return nil
 }
 
-// noConfiguration refuses to write what is no configuration to a file that is one by its name.
+// noConfiguration refuses to write other content to a file with the name of a configuration.
 func noConfiguration(flag, path, extension string) error {
 	for _, own := range []string{load.JSONExtension, load.Extension} {
 		if name, is := strings.CutSuffix(path, own); is {
@@ -188,12 +188,12 @@ func noConfiguration(flag, path, extension string) error {
 	return nil
 }
 
-// writePrivate replaces a file in one move with one that only its owner can read.
+// writePrivate atomically replaces a file with one that only its owner can read.
 func writePrivate(path string, content []byte) error { return replaceFile(path, content, 0o600) }
 
-// replaceFile replaces a file in one move: it has the former content or all of the new one.
+// replaceFile atomically replaces a file.
 func replaceFile(path string, content []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // its mode is 0600
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // created with mode 0600
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,12 @@ import (
 	"clusterctl/provision/step"
 )
 
-// progress writes a run's events as they come: JSON, or a line each, or on a terminal the
-// block of live. Files are counted rather than listed; units, which take time, are shown.
+// progress prints a run's events as JSON, as one line each, or on a terminal in the block of live. Changes of files are
+// only counted; units, which take time, are shown.
 type progress struct {
 	mu      sync.Mutex
 	w       io.Writer
-	live    *live // nil when w is no terminal
+	live    *live // nil if w is not a terminal
 	json    bool
 	secrets []string
 	start   time.Time
@@ -31,7 +31,7 @@ func newProgress(w io.Writer, asJSON bool, secrets []string) *progress {
 	return &progress{w: w, json: asJSON, secrets: secrets, start: time.Now(), files: map[string]int{}}
 }
 
-// keep changes what is never shown.
+// keep sets the secrets to hide.
 func (p *progress) keep(secrets []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +123,7 @@ func (p *progress) say(e run.Event) {
 	show(fmt.Sprintf("%6.1fs  %-28s %s", time.Since(p.start).Seconds(), subject, line))
 }
 
-// sent returns the progress of sending a file to a machine.
+// sent describes the progress of sending a file to a machine.
 func sent(e run.Event) string {
 	if e.Size == 0 {
 		return fmt.Sprintf("sending %s, %d MB so far", e.Message, e.Bytes/1_000_000)
@@ -133,13 +133,13 @@ func sent(e run.Event) string {
 
 func (p *progress) write(line string) { fmt.Fprintln(p.w, p.mask(line)) }
 
-// mask has lines that machines and the API say neither show a secret, nor command the terminal, nor look like others'
-// lines.
+// mask hides secrets in texts from machines and the API, removes control characters, and indents continuation lines so
+// that they do not look like other lines.
 func (p *progress) mask(line string) string {
 	return mask(config.Indented(line, "          "), p.secrets)
 }
 
-// counted are changes of which there are many, and none takes time.
+// counted reports whether a change is only counted, because there are many of its kind and they take no time.
 func counted(c *step.Change) bool {
 	return c.Kind != "unit" && c.Kind != "etcd" && c.Kind != "package" && c.Kind != "pods"
 }

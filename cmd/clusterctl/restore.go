@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/run"
 )
 
-// latest is the name of the newest good snapshot.
+// latest is the argument for the newest good snapshot.
 const latest = "latest"
 
 func newSnapshotRestore() *cobra.Command {
@@ -84,7 +84,7 @@ func digestOf(file string) (string, error) {
 	return sum.hex(), err
 }
 
-// restore does it under the lock, as apply does what it does.
+// restore restores the store under the lock.
 func (f *storeFlags) restore(c *cobra.Command, r run.Restore, excludes []string, approve bool) (err error) {
 	configuration, err := f.load(c, []string{f.folder})
 	if err != nil {

@@ -12,16 +12,16 @@ import (
 	"clusterctl/provision/state"
 )
 
-// result is the last line of what a verb with -json says of more than one thing: a reader that has it has all.
+// result is the last line of JSON output with several lines. A reader that has it has the complete output.
 type result struct {
 	Time    time.Time `json:"time"`
-	Kind    string    `json:"kind"`    // result, as run.Event has its kinds
-	Outcome string    `json:"outcome"` // as in the journal: done, failed or interrupted
+	Kind    string    `json:"kind"`    // always "result"; other lines have the kinds of run.Event
+	Outcome string    `json:"outcome"` // done, failed or interrupted, as in the journal
 	Message string    `json:"message,omitempty"`
-	Count   *int      `json:"count,omitempty"` // of what was listed
+	Count   *int      `json:"count,omitempty"` // number of listed elements
 }
 
-// end writes the result of what gave err, without secrets, and returns err.
+// end writes the result for err, without secrets, and returns err.
 func end(w io.Writer, err error, secrets []string, count *int) error {
 	r := result{Time: time.Now(), Kind: "result", Outcome: state.Done, Count: count}
 	switch {
@@ -40,7 +40,7 @@ func end(w io.Writer, err error, secrets []string, count *int) error {
 	return err
 }
 
-// list writes the elements of a list and the result, a line each.
+// list writes the elements of a list and the result, one per line.
 func list[E any](w io.Writer, elements []E) error {
 	for _, e := range elements {
 		text, err := json.Marshal(e)

@@ -13,7 +13,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P03: what is listed as JSON ends with a result, so that a list that was cut short is told from a short one.
+// A list as JSON ends with a result, so that a truncated list differs from a short one.
+// Proves P03.
 func TestAListEndsWithItsResult(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)

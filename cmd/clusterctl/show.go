@@ -29,8 +29,8 @@ func newShow() *cobra.Command {
 			var value any
 			var secrets []string
 			if saved != nil {
-				// Which variables are sensitive is the configuration's to say, and it is not read
-				// here: all of their texts stay hidden.
+				// The configuration is not read here, so it is unknown which variables are sensitive. All values are
+				// hidden.
 				copied := *saved
 				copied.Vars = slices.Clone(saved.Vars)
 				for i, v := range copied.Vars {

@@ -83,13 +83,13 @@ func newSnapshotSave() *cobra.Command {
 	return c
 }
 
-// bring writes a machine's snapshot to a file here, in one move and for this user alone, and compares its digest.
+// bring atomically writes a machine's snapshot to a local file that only this user can read, and verifies its digest.
 func bring(ctx context.Context, a *run.Access, s store.Snapshot, file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // after the rename there is nothing to remove
+	defer func() { _ = os.Remove(f.Name()) }() // fails after the rename, when there is nothing to remove
 	sum := newDigest(f)
 	err = a.Read(ctx, s, sum)
 	if err == nil {

@@ -44,10 +44,10 @@ func newStateList() *cobra.Command {
 	return c
 }
 
-// entry is a line of the list.
+// entry is a line of state list.
 type entry struct {
 	Address string `json:"address"`
-	Is      string `json:"is"` // a machine, or the kind of an object
+	Is      string `json:"is"` // a machine with its IP address, or the kind of an object
 	Name    string `json:"name"`
 	Note    string `json:"note,omitempty"`
 }

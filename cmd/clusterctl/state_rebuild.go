@@ -61,7 +61,7 @@ the cluster; look at clusterctl plan afterwards. A state that cannot be read is 
 				return err
 			}
 			if was != nil {
-				s.Serial = was.Serial // plans that were saved before do not fit
+				s.Serial = was.Serial // so that plans saved before do not match
 				s.Keys.Encryption.Former, s.Keys.Secrets = was.Keys.Encryption.Former, was.Keys.Secrets
 			}
 			if err := store.Write(s); err != nil {

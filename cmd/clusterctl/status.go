@@ -16,16 +16,16 @@ import (
 	"clusterctl/provision/state"
 )
 
-// clusterStatus is what status shows.
+// clusterStatus is the output of status.
 type clusterStatus struct {
 	Machines []run.Status      `json:"machines"`
-	Nodes    map[string]string `json:"nodes,omitempty"`  // Ready by name
-	Health   map[string]string `json:"health,omitempty"` // what workloads wait for
-	API      string            `json:"api,omitempty"`    // why it does not answer
-	// how etcd's own list of members differs from the machines
+	Nodes    map[string]string `json:"nodes,omitempty"`  // status of the Ready condition, by node
+	Health   map[string]string `json:"health,omitempty"` // what workloads wait for; empty if healthy
+	API      string            `json:"api,omitempty"`    // why the API does not answer
+	// Members describes how etcd's own list of members differs from the machines.
 	Members string   `json:"members,omitempty"`
-	Keys    []string `json:"keys,omitempty"` // which keys are due for replacement
-	// what is wrong with snapshots of the store, by machine
+	Keys    []string `json:"keys,omitempty"` // keys that must be replaced
+	// Trouble describes problems with snapshots of the store, by machine.
 	Trouble map[string]string `json:"snapshotTrouble,omitempty"`
 	// Dropped maps a node to the packet rules, not made by this cluster, that drop traffic of pods.
 	Dropped map[string]string `json:"droppedTraffic,omitempty"`

@@ -59,7 +59,7 @@ applied by what does it on real machines; the machines and the cluster are in me
 	return c
 }
 
-// test makes the runs of one file, each on what the one before left.
+// test carries out the runs of one file, each on the result of the previous one.
 func (f *configFlags) test(c *cobra.Command, path string, t *load.Test) (passed, failed int, err error) {
 	dir, err := os.MkdirTemp("", "clusterctl-test-")
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *configFlags) run(
 	return configuration, diags
 }
 
-// planValue is what asserts see of a plan: the actions by address, and the whole of it.
+// planValue returns the value of a plan in assertions.
 func planValue(p *plan.Plan) (cty.Value, error) {
 	machines, objects := map[string]string{}, map[string]string{}
 	for _, m := range p.Machines {

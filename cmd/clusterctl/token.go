@@ -114,10 +114,10 @@ func pattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// newBootstrapToken reads a token, or makes one.
+// newBootstrapToken parses a token, or generates one if text is empty.
 func newBootstrapToken(text string, ttl time.Duration, now time.Time) (t workload.Token, err error) {
 	if text == "" {
-		drawn := strings.ToLower(rand.Text() + rand.Text()) // of the alphabet of base 32
+		drawn := strings.ToLower(rand.Text() + rand.Text()) // characters of the base32 alphabet
 		text = drawn[:6] + "." + drawn[6:22]
 	}
 	parts := bootstrapToken().FindStringSubmatch(text)

@@ -21,7 +21,7 @@ func newValidate() *cobra.Command {
 				return err
 			}
 			if flags.json {
-				if flags.told { // with warnings
+				if flags.told { // the report with the warnings has been printed
 					return nil
 				}
 				return flags.report(c, configuration, nil)

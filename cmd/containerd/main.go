@@ -1,5 +1,5 @@
-// Command containerd is the pinned containerd, which also pets systemd's watchdog for as long as it answers:
-// upstream's says when it is ready and nothing more, and one that hangs is never restarted.
+// Command containerd is the pinned version of containerd with support for systemd's watchdog. Upstream only notifies
+// systemd when it is ready, so a containerd that hangs would never be restarted.
 package main
 
 import (
@@ -29,13 +29,13 @@ func main() {
 	}
 }
 
-// socket is where containerd listens unless its configuration says otherwise.
+// socket is containerd's default address.
 const socket = "unix:///run/containerd/containerd.sock"
 
-// watch tells systemd's watchdog whenever containerd says on its socket that it serves, until ctx ends.
+// watch notifies systemd's watchdog whenever containerd reports on its socket that it is serving, until ctx ends.
 func watch(ctx context.Context) {
 	if manager.Watchdog() == 0 || !manager.There() {
-		return // systemd does not ask for it
+		return // systemd has no watchdog for this unit
 	}
 	conn, err := grpc.NewClient(socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

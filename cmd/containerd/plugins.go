@@ -1,8 +1,8 @@
 package main
 
-// The plugins of containerd that a node uses: what the CRI service needs, with the overlay snapshotter and runc's shim.
-// Upstream's list, cmd/containerd/builtins, has further snapshotters, NRI and tracing besides, which the configuration
-// that clusterctl writes has no use for.
+// The plugins of containerd that a node uses: the CRI service, the overlay snapshotter and runc's shim, with their
+// dependencies. Upstream's list, cmd/containerd/builtins, also has other snapshotters, NRI and tracing, which
+// clusterctl's configuration does not use.
 import (
 	_ "github.com/containerd/containerd/api/types/runc/options"
 	_ "github.com/containerd/containerd/v2/core/metrics/cgroups"

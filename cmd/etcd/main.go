@@ -1,7 +1,6 @@
-// Command etcd is a member of the cluster's store: the embedded etcd server with the
-// flags of daemons/config.Etcd. It has a main of its own because the server would
-// double the size of every other program. It looks after members and takes and restores
-// snapshots as well, since that needs the server's own code.
+// Command etcd is a member of the cluster's store: the embedded etcd server with the flags of daemons/config.Etcd. It
+// is a separate program because the server would double the size of every other program. It also maintains members, and
+// takes and restores snapshots, because that needs the server's code.
 package main
 
 import (
@@ -45,8 +44,7 @@ func main() {
 	}
 }
 
-// startTimeout is how long a member may take to reach the others: longer than
-// anything that a person would wait for, since the others may start much later.
+// startTimeout is how long a member may take to reach the others. It is long, because the others may start much later.
 const startTimeout = 10 * time.Minute
 
 func serve(ctx context.Context, args []string, log *slog.Logger) error {
@@ -69,7 +67,7 @@ func serve(ctx context.Context, args []string, log *slog.Logger) error {
 		cancel()
 		beside.Wait()
 	}()
-	// The store's own garbage is many times what it holds: it is collected as often as that of other programs.
+	// The store produces many times its size in garbage. It is collected as often as in other programs.
 	beside.Go(func() { run.Memory(besideCtx, &run.Rest{Most: 100}) })
 	server, err := start(cfg, log)
 	if err != nil {
@@ -130,8 +128,8 @@ func start(cfg config.Etcd, log *slog.Logger) (*embed.Etcd, error) {
 	return server, nil
 }
 
-// end stops the server. A member that the store has removed just ends: nobody takes what it
-// has to hand over, the leadership say, and trying to would take seconds.
+// end stops the server. A member that was removed from the store ends at once: the others do not accept a transfer of
+// leadership from it, and the attempt would take seconds.
 func end(server *embed.Etcd, log *slog.Logger) {
 	if id := server.Server.MemberID(); server.Server.IsIDRemoved(uint64(id)) {
 		log.Info("the store has removed this member", "member", id.String())
@@ -151,12 +149,11 @@ func end(server *embed.Etcd, log *slog.Logger) {
 	}
 }
 
-// patience is for requests that are being answered. Watches never end by themselves, and
-// the server would wait seven seconds for them; what it has promised is on the disk
-// already, so that the process may just end.
+// patience is how long requests in progress may take to complete. Watches never end by themselves, and the server would
+// wait seven seconds for them. Everything that was acknowledged is on disk, so the process may exit.
 const patience = 500 * time.Millisecond
 
-// embedConfig turns the flags into the embedded server's configuration.
+// embedConfig converts the flags to the embedded server's configuration.
 func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 	out := embed.NewConfig()
 	out.Name, out.Dir = cfg.Name, cfg.DataDir
@@ -186,7 +183,7 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 		switch {
 		case err == nil:
 			out.InitialCluster = strings.TrimSpace(string(text))
-		case !errors.Is(err, fs.ErrNotExist): // it is only there for the first start
+		case !errors.Is(err, fs.ErrNotExist): // the file exists only before the first start
 			return nil, fmt.Errorf("read the members to begin beside: %w", err)
 		}
 	}
@@ -215,7 +212,7 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 		CRLFile:          cfg.PeerCRLFile,
 		AllowedHostnames: cfg.PeerCertAllowedHostnames,
 	}
-	// The gateway would be a client of this very member, with the server's certificate.
+	// The gateway would connect to this member as a client, with the server's certificate.
 	out.EnableGRPCGateway = false
 	out.QuotaBackendBytes = int64(cfg.QuotaBackendBytes)
 	if out.QuotaBackendBytes == 0 {
@@ -227,7 +224,7 @@ func embedConfig(cfg config.Etcd) (*embed.Config, error) {
 	if cfg.ElectionTimeout > 0 {
 		out.ElectionMs = uint(cfg.ElectionTimeout)
 	}
-	// The API server compacts to what its watch caches need; this is the safety net.
+	// The API server compacts according to its watch caches. This is only a fallback.
 	out.AutoCompactionMode, out.AutoCompactionRetention = "periodic", "30m"
 	out.UnsafeNoFsync = cfg.UnsafeNoFsync
 	return out, out.Validate()

@@ -13,9 +13,9 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// etcd looks at its revocation list when a connection is made, and a client's connection
-// may be as old as the client. These look at each request of it, and end
-// its watches and its other streams when its certificate is revoked.
+// revokedRequests refuses requests of clients whose certificate is revoked. etcd itself checks its revocation list only
+// when a connection is made, and connections may be as old as their clients. revokedStreams also ends open watches and
+// other streams.
 
 func revokedRequests(revoked *run.Revoked) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -47,7 +47,7 @@ func revokedStreams(revoked *run.Revoked) grpc.StreamServerInterceptor {
 	}
 }
 
-// whileGood is a stream that is over when its context is, which may be before its client is gone.
+// whileGood is a stream that ends with its context, possibly before the client disconnects.
 type whileGood struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -72,7 +72,7 @@ func (s *whileGood) RecvMsg(m any) error {
 	return s.ServerStream.RecvMsg(m)
 }
 
-// certificateOf is what the client has shown; nil without TLS.
+// certificateOf returns the client's certificate, or nil without TLS.
 func certificateOf(ctx context.Context) *x509.Certificate {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

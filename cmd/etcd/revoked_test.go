@@ -18,8 +18,9 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// S12: a client whose certificate is revoked while it is connected reads and writes nothing more on that connection,
-// and its watch ends; another's goes on.
+// If the certificate of a connected client is revoked, it can no longer read and write on the connection, and its watch
+// ends. Another client's watch continues.
+// Proves S12.
 func TestAnOpenConnectionEndsWithItsCertificate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -65,7 +66,7 @@ func TestAnOpenConnectionEndsWithItsCertificate(t *testing.T) {
 	}
 }
 
-// member is an etcd of one member with TLS.
+// member is an etcd cluster of one member with TLS.
 type member struct {
 	server *embed.Etcd
 	ca     certs.Pair
@@ -110,7 +111,7 @@ func newMember(ctx context.Context, t *testing.T) *member {
 	return m
 }
 
-// client is one with a certificate and a connection of its own.
+// client returns a client with its own certificate and connection.
 func (m *member) client(t *testing.T) (*clientv3.Client, *x509.Certificate) {
 	t.Helper()
 	own, err := certs.Issue(m.ca, certs.APIServerEtcdClient(), time.Now())
@@ -140,7 +141,7 @@ func (m *member) client(t *testing.T) (*clientv3.Client, *x509.Certificate) {
 	return c, cert
 }
 
-// watch returns a watch that has begun.
+// watch returns a watch that the server has created.
 func (m *member) watch(ctx context.Context, t *testing.T, c *clientv3.Client) clientv3.WatchChan {
 	t.Helper()
 	w := c.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
@@ -150,7 +151,8 @@ func (m *member) watch(ctx context.Context, t *testing.T, c *clientv3.Client) cl
 	return w
 }
 
-// revoke writes the list, a second later each time: that is what its time is told by.
+// revoke writes the revocation list with a time one second later each time, because the server recognizes a new list by
+// its time.
 func (m *member) revoke(t *testing.T, list ...*x509.Certificate) {
 	t.Helper()
 	now := time.Now()

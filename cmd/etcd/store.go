@@ -17,17 +17,17 @@ import (
 	"clusterctl/daemons/store/upkeep"
 )
 
-// The words that this program does something by other than being a member: what a StoreRequest says, or the snapshot
-// that is due, as `etcd snapshot SETTINGS`.
+// Arguments that make this program do something other than run a member: process a store.Request, or take a scheduled
+// snapshot, as in `etcd snapshot SETTINGS`.
 const (
 	storeWord    = "store"
 	snapshotWord = "snapshot"
 )
 
-// scheduledTimeout is how long a snapshot that is due may take, with its way to the bucket.
+// scheduledTimeout is how long a scheduled snapshot may take, including the upload to the bucket.
 const scheduledTimeout = 30 * time.Minute
 
-// other does what args ask for besides being a member; false when they do not.
+// other processes a store request or takes a snapshot. It returns false if args ask for neither.
 func other(ctx context.Context, args []string, out io.Writer) (bool, error) {
 	if len(args) != 2 || args[0] != storeWord && args[0] != snapshotWord {
 		return false, nil
@@ -51,7 +51,7 @@ func other(ctx context.Context, args []string, out io.Writer) (bool, error) {
 	return true, json.NewEncoder(out).Encode(a)
 }
 
-// do does what a request says.
+// do processes a request.
 func do(ctx context.Context, q store.Request) (a store.Answer, err error) {
 	switch q.Op {
 	case store.Status:
@@ -104,7 +104,7 @@ func with(ctx context.Context, c store.Client, endpoints []string, f func(*clien
 	return f(client)
 }
 
-// keep does what is about a machine's snapshots.
+// keep processes a request about a machine's snapshots.
 func keep(ctx context.Context, q store.Request) (a store.Answer, err error) {
 	settings, err := settingsOf(q)
 	if err != nil {
@@ -139,7 +139,8 @@ func keep(ctx context.Context, q store.Request) (a store.Answer, err error) {
 	return a, err
 }
 
-// settingsOf reads the settings; a machine that has none, since no snapshots are declared, has what the request says.
+// settingsOf reads the snapshot settings. If snapshots are not declared on the machine, it returns those in the
+// request.
 func settingsOf(q store.Request) (s store.Settings, err error) {
 	text, err := os.ReadFile(q.Settings)
 	if errors.Is(err, fs.ErrNotExist) && q.Directory != "" {

@@ -1,5 +1,5 @@
-// Command pause is the first process of every pod: it holds the pod's namespaces,
-// reaps what is left to it, and ends when told to.
+// Command pause is the first process of every pod. It holds the pod's namespaces, reaps orphaned processes, and ends on
+// SIGTERM or SIGINT.
 package main
 
 import (

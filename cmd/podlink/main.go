@@ -1,4 +1,4 @@
-// Command podlink is the CNI plugin that joins a pod to its machine by a routed pair of interfaces. Its addresses come
+// Command podlink is the CNI plugin that connects a pod to its machine by a routed pair of interfaces. Addresses come
 // from the plugin that the configuration names under ipam.
 package main
 
@@ -21,7 +21,7 @@ import (
 	release "clusterctl/daemons/version"
 )
 
-// configuration is what the runtime hands over.
+// configuration is the CNI configuration passed by the runtime.
 type configuration struct {
 	types.NetConf
 	MTU int `json:"mtu"`
@@ -53,7 +53,7 @@ func add(args *skel.CmdArgs) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = ipam.ExecDel(c.IPAM.Type, args.StdinData) // the runtime deletes what has failed once more
+			_ = ipam.ExecDel(c.IPAM.Type, args.StdinData) // the runtime calls DEL again after a failed ADD
 		}
 	}()
 	result, err := current.NewResultFromResult(got)
@@ -78,8 +78,7 @@ func add(args *skel.CmdArgs) (err error) {
 	return types.PrintResult(result, c.CNIVersion)
 }
 
-// addresses asks for a pod's addresses. Where all are given out, those of pods that are gone without a word are given
-// back first.
+// addresses requests the pod's addresses. If none are left, it first releases addresses of pods that no longer exist.
 func addresses(c configuration, args *skel.CmdArgs) (types.Result, error) {
 	got, err := ipam.ExecAdd(c.IPAM.Type, args.StdinData)
 	if err == nil || c.IPAM.Type != "host-local" || !strings.Contains(err.Error(), "no IP addresses available") {
@@ -92,7 +91,7 @@ func addresses(c configuration, args *skel.CmdArgs) (types.Result, error) {
 	return ipam.ExecAdd(c.IPAM.Type, args.StdinData)
 }
 
-// pair is the pair of a pod that has addresses.
+// pair returns the interface pair of a pod with these addresses.
 func pair(args *skel.CmdArgs, mtu int, ips []*current.IPConfig) (p link.Pair, err error) {
 	p = link.Pair{Host: link.Name(args.ContainerID, args.IfName), Inside: args.IfName, MTU: mtu}
 	if len(ips) == 0 {
@@ -114,7 +113,7 @@ func del(args *skel.CmdArgs) error {
 	if err != nil {
 		return err
 	}
-	// The address is free again only when nothing leads to it any more.
+	// The address must not be released before nothing leads to it any more.
 	if err := link.Remove(link.Name(args.ContainerID, args.IfName), args.IfName, args.Netns); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
-// Package address keeps the cluster's virtual address on one machine of the control
-// plane: the one that holds a lease, which it does only while its own API server is
-// ready. A holder that dies, freezes or is cut off loses the address by itself, since the
-// kernel was told to keep it for a moment only. What is served there is the API server's.
+// Package address keeps the cluster's virtual address on one machine of the control plane: the machine that holds a
+// lease. A machine holds the lease only while its own API server is ready. A holder that dies, hangs or is cut off
+// loses the address, because the kernel keeps it only for a moment without renewal. The API server serves at the
+// address.
 package address
 
 import (
@@ -26,37 +26,37 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// leaseName is the lease in kube-system.
+// leaseName is the name of the lease in kube-system.
 const leaseName = "kube-address"
 
-// The times fit together so that two machines never hold the address at once: what the
-// holder put into the kernel is gone before anybody else may take the lease.
+// These times ensure that two machines never hold the address at once: the holder's kernel has dropped the address
+// before another machine may take the lease.
 const (
 	leaseTime   = 4 * time.Second         // silence after which another machine takes the lease
-	hold        = 2500 * time.Millisecond // silence after which the holder itself lets go
-	period      = 500 * time.Millisecond  // between two looks
-	callTimeout = time.Second             // of one request
-	unwell      = 1500 * time.Millisecond // how long the API server here may fail before the address moves
+	hold        = 2500 * time.Millisecond // silence after which the holder drops the address itself
+	period      = 500 * time.Millisecond  // interval of checks
+	callTimeout = time.Second             // limit of one request
+	unwell      = 1500 * time.Millisecond // how long the local API server may fail before the address moves
 )
 
-// reannounce is how often the holder tells its neighbours again, for those that missed it.
+// reannounce is how often the holder announces the address again, for neighbours that missed it.
 const reannounce = 10 * time.Second
 
-// daemon is the part of one machine.
+// daemon is the address daemon of one machine.
 type daemon struct {
 	log    *slog.Logger
 	claim  floating.Claim
 	link   holder
-	leases floating.API // any API server
-	here   floating.API // this machine's own
+	leases floating.API // connects to any API server
+	here   floating.API // connects to the local API server
 	seen   atomic.Bool
 	held   prometheus.Gauge
 
 	has       bool
-	renewed   time.Time // when the last renewal that succeeded was sent
-	wellAt    time.Time // when the API server here was last ready
+	renewed   time.Time // start of the last successful renewal
+	wellAt    time.Time // when the local API server was last ready
 	announced time.Time
-	loud      int // announcements left to make at once
+	loud      int // announcements left to make in a row
 }
 
 // holder is the machine's network interface.
@@ -66,8 +66,7 @@ type holder interface {
 	Announce() error
 }
 
-// Run holds the address whenever it is this machine's turn. Before and after, the
-// address is not here.
+// Run holds the address while this machine holds the lease. It removes the address at the start and at the end.
 func Run(ctx context.Context, cfg config.Address, env run.Env) error {
 	address, err := netip.ParseAddr(cfg.Address)
 	if err != nil {
@@ -118,7 +117,7 @@ func connect(kubeconfig string, servers []string) (floating.API, error) {
 }
 
 func (d *daemon) run(ctx context.Context) error {
-	// One that an earlier process left has nobody who renews it.
+	// Remove an address that an earlier process left behind and that is no longer renewed.
 	if err := d.link.Remove(); err != nil {
 		return err
 	}
@@ -145,7 +144,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 }
 
-// look does one round: is the API server here well, whose is the lease, and what follows.
+// look runs one round: it checks the local API server and the lease, and acts on the result.
 func (d *daemon) look(ctx context.Context) error {
 	problem := d.well(ctx)
 	if problem == nil {
@@ -175,7 +174,8 @@ func (d *daemon) look(ctx context.Context) error {
 	return errors.Join(problem, err)
 }
 
-// isWell forgives the holder a moment; a machine that is to take the address must be well now.
+// isWell reports whether the local API server is ready enough. The holder may be unready for a moment; a machine that
+// takes the address may not.
 func (d *daemon) isWell() bool {
 	if d.wellAt.IsZero() {
 		return false
@@ -208,7 +208,7 @@ func (d *daemon) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// put writes who holds the lease. It fails when anybody else has written meanwhile.
+// put writes the lease with a holder. It returns an error if another machine has written the lease in the meantime.
 func (d *daemon) put(ctx context.Context, lease *coordinationv1.Lease, who string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -226,11 +226,11 @@ func (d *daemon) put(ctx context.Context, lease *coordinationv1.Lease, who strin
 	return lease, nil
 }
 
-// hold has the kernel keep the address a moment longer, and tells the neighbours.
+// hold adds the address or extends its lifetime in the kernel, and announces it to the neighbours.
 func (d *daemon) hold() error {
 	elapsed := time.Since(d.renewed)
 	if elapsed > callTimeout {
-		return nil // the process was frozen meanwhile: the lease may be another's by now
+		return nil // the process was suspended in the meantime: another machine may have the lease by now
 	}
 	if err := d.link.Set(lifetime(elapsed)); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (d *daemon) drop(reason string) {
 	d.held.Set(0)
 }
 
-// resign gives the address and the lease up, so that another machine need not wait.
+// resign removes the address and releases the lease, so that another machine can take it at once.
 func (d *daemon) resign(ctx context.Context) {
 	had := d.has
 	d.drop("stopping")
@@ -274,8 +274,8 @@ func (d *daemon) resign(ctx context.Context) {
 	}
 }
 
-// lifetime is how long the kernel is to keep the address when a renewal was sent so
-// long ago. The kernel counts whole seconds and may be a good second late.
+// lifetime returns how long the kernel should keep the address, given the time since the renewal was sent. The kernel
+// counts whole seconds and may be up to a second late.
 func lifetime(elapsed time.Duration) time.Duration {
 	if elapsed <= period {
 		return 2 * time.Second

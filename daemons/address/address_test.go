@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// The kernel forgets an address before another machine may take the lease, also when
-// the holder froze between renewal and kernel, and the kernel is slow.
+// The kernel drops the address before another machine may take the lease. This holds even if the holder is suspended
+// after the renewal and the kernel is late.
 func TestTheAddressIsGoneBeforeTheLeaseIs(t *testing.T) {
-	const late = 1300 * time.Millisecond // of the kernel
+	const late = 1300 * time.Millisecond // delay of the kernel
 	for _, elapsed := range []time.Duration{0, period, period + time.Millisecond, callTimeout} {
 		if gone := elapsed + lifetime(elapsed) + late; gone >= leaseTime {
 			t.Errorf("renewed %s ago: gone after %s, the lease is free after %s", elapsed, gone, leaseTime)

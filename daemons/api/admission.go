@@ -7,11 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Admission is what admission plugins see of a write.
+// Admission describes a write to admission plugins.
 type Admission struct {
 	Operation string // CREATE, UPDATE, DELETE or CONNECT
 	User      User
-	// whether the API server writes by itself. Its name does not say so: a client may impersonate any name
+	// Internal reports that the API server itself makes the write. User.Name does not prove that, since a client may
+	// impersonate any name.
 	Internal    bool
 	Kind        schema.GroupVersionKind
 	Resource    schema.GroupVersionResource
@@ -25,26 +26,26 @@ type Admission struct {
 	Warn   func(text string)
 	Origin Origin // may be nil
 
-	// Versions tells in which versions the object can be seen; nil for what is only
-	// seen as it is, such as a Binding.
+	// Versions converts the object to other versions. It is nil for objects that have only one form, such as a Binding.
 	Versions Versions
-	// Presented says that those outside this server (webhooks and policies) are asked about
-	// the write in another form: as the Scale, Binding or Eviction that was sent.
+	// Presented reports that webhooks and policies see the write in another form: as the Scale, Binding or Eviction
+	// that was sent.
 	Presented bool
-	// Again is what mutators remember from one round over the object to the next.
+	// Again holds what mutators store between rounds over the object.
 	Again Again
 }
 
 // Origin is the request that a write comes from.
 type Origin interface {
-	// Options returns what the client asked for with the write, as *metav1.CreateOptions, UpdateOptions
-	// or DeleteOptions, whichever the operation is; nil for connections.
+	// Options returns the client's options for the write, as *metav1.CreateOptions, UpdateOptions or DeleteOptions. It
+	// returns nil for connections.
 	Options() runtime.Object
-	// Verb is what the client asked for: a patch may be a creation as well as a change.
+	// Verb returns the verb of the request: a patch may create an object or change it.
 	Verb() string
 	// Annotate adds an annotation to the audit event of the request.
 	Annotate(key, value string)
-	// Audited says whether there is such an event, and one that tells of contents where those are meant.
+	// Audited reports whether the request has an audit event and, if contents is set, whether the event includes
+	// contents.
 	Audited(contents bool) bool
 }
 
@@ -54,39 +55,39 @@ type Version struct {
 	Resource schema.GroupVersionResource
 }
 
-// Versions are the versions of the kind of an object.
+// Versions converts between the versions of an object's kind.
 type Versions interface {
-	// Served returns the versions that are served, the one that the client chose first.
+	// Served returns the served versions, with the client's version first.
 	Served() []Version
-	// To returns an object of Admission.Kind in another version, From the reverse.
+	// To converts an object of Admission.Kind to another version, and From converts back.
 	To(ctx context.Context, obj runtime.Object, v Version) (runtime.Object, error)
 	From(ctx context.Context, obj runtime.Object, v Version) (runtime.Object, error)
 }
 
-// Again is what mutators remember over one write. When one of them changes what those
-// before it have seen, there is a second round.
+// Again holds what mutators store during one write. If a mutator changes what earlier ones have seen, there is a second
+// round.
 type Again struct {
-	Second bool           // whether this is the second round
-	Wanted bool           // whether there should be one
-	Memory map[string]any // by plugin
+	Second bool           // this is the second round
+	Wanted bool           // a second round is needed
+	Memory map[string]any // by the plugin's name
 }
 
-// Mutator changes Object before it is validated. An error that is an API status is
-// sent as it is, any other as an internal error.
+// Mutator changes Object before it is validated. An error that is an API status is sent unchanged, any other as an
+// internal error.
 type Mutator interface {
 	Admit(ctx context.Context, a *Admission) error
 }
 
-// Validator refuses by returning an error, most often apierrors.NewForbidden. A
-// plugin may be a Mutator too: all mutators come before all validators.
+// Validator refuses a write by returning an error, usually apierrors.NewForbidden. A plugin may also be a Mutator. All
+// mutators run before all validators.
 type Validator interface {
 	Validate(ctx context.Context, a *Admission) error
 }
 
-// Named is a Mutator or Validator that is counted by its name.
+// Named is a Mutator or Validator with a name for metrics.
 type Named interface{ Name() string }
 
-// Outside is one that asks programs outside this server: what it takes is not the server's doing.
+// Outside is a plugin that calls external programs. Their response time does not count as the server's.
 type Outside interface {
 	Named
 	AsksOutside()

@@ -6,8 +6,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// TaintsDevice says whether a rule is about a device. A rule without a selector is about none, one with an empty
-// selector about all.
+// TaintsDevice reports whether a rule applies to a device. A rule without a selector applies to none, one with an empty
+// selector to all.
 func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string) bool {
 	s := rule.Spec.DeviceSelector
 	if s == nil {
@@ -17,8 +17,8 @@ func TaintsDevice(rule *resourcev1.DeviceTaintRule, driver, pool, device string)
 	return same(s.Driver, driver) && same(s.Pool, pool) && same(s.Device, device)
 }
 
-// ToleratesDevice says whether one of the tolerations is of a device's taint, as its key, value and effect go. For how
-// long is not looked at.
+// ToleratesDevice reports whether one of the tolerations matches a device's taint by key, value and effect. Toleration
+// periods are ignored.
 func ToleratesDevice(list []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
 	return slices.ContainsFunc(
 		list,
@@ -26,7 +26,7 @@ func ToleratesDevice(list []resourcev1.DeviceToleration, taint *resourcev1.Devic
 	)
 }
 
-// ToleratesDeviceTaint says whether a toleration is of a device's taint.
+// ToleratesDeviceTaint reports whether a toleration matches a device's taint.
 func ToleratesDeviceTaint(t *resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
 	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
 		return false

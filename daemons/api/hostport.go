@@ -2,16 +2,16 @@ package api
 
 import corev1 "k8s.io/api/core/v1"
 
-// HostPort is a port of the machine that a pod takes.
+// HostPort is a port of the machine that a pod uses.
 type HostPort struct {
 	Protocol corev1.Protocol
-	IP       string // everyAddress for all that the machine has
+	IP       string // everyAddress means all addresses of the machine
 	Port     int32
 }
 
 const everyAddress = "0.0.0.0"
 
-// HostPorts are those that a pod takes for as long as it runs.
+// HostPorts returns the host ports that a pod uses while it runs.
 func HostPorts(pod *corev1.Pod) []HostPort {
 	var out []HostPort
 	add := func(c *corev1.Container) {
@@ -41,8 +41,8 @@ func HostPorts(pod *corev1.Pod) []HostPort {
 	return out
 }
 
-// Conflicts says whether two pods cannot have both on one machine: the same port and protocol, and the same address
-// unless either has all of them.
+// Conflicts reports whether two pods on one machine cannot both have these ports: port and protocol are equal, and the
+// addresses are equal or one of them means all.
 func (p HostPort) Conflicts(o HostPort) bool {
 	return p.Port == o.Port && p.Protocol == o.Protocol &&
 		(p.IP == o.IP || p.IP == everyAddress || o.IP == everyAddress)

@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxCauses bounds how much of what is wrong is told: what a client sends can have as many faults as it has bytes, and
-// to make one message of them takes time by their square.
+// MaxCauses is the maximum number of errors in a response. A client's object can have as many errors as bytes, and
+// joining them into one message takes quadratic time.
 const MaxCauses = 200
 
-// Invalid refuses an object for what is wrong with it.
+// Invalid returns the error response for an object with errs.
 func Invalid(kind schema.GroupKind, name string, errs field.ErrorList) *apierrors.StatusError {
 	if n := len(errs); n > MaxCauses {
 		errs = append(errs[:MaxCauses:MaxCauses], field.TooMany(field.NewPath("errors"), n, MaxCauses))

@@ -1,5 +1,5 @@
-// Package api is the vocabulary that the daemons share: who asks, what is asked,
-// and how stored objects are looked at. It does nothing.
+// Package api is the vocabulary that the daemons share: users, requests, and read access to stored objects. It contains
+// no logic of its own.
 package api
 
 import (
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Names of users and groups with a meaning of their own.
+// Names of users and groups with a special meaning.
 const (
 	Anonymous            = "system:anonymous"
 	Server               = "system:apiserver" // the API server itself
@@ -21,7 +21,7 @@ const (
 	NodeUserPrefix       = "system:node:"
 )
 
-// User is who asks.
+// User is the authenticated sender of a request.
 type User struct {
 	Name   string
 	UID    string
@@ -29,7 +29,7 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// InGroup says whether the user is a member of group.
+// InGroup reports whether the user is a member of group.
 func (u User) InGroup(group string) bool {
 	for _, g := range u.Groups {
 		if g == group {
@@ -39,14 +39,14 @@ func (u User) InGroup(group string) bool {
 	return false
 }
 
-// Request is what is asked, as the method and path say.
+// Request describes a request by its method and path.
 type Request struct {
-	// Verb is get, list, watch, create, update, patch, delete or deletecollection
-	// for resources, the method in lower case for other paths.
+	// Verb is get, list, watch, create, update, patch, delete or deletecollection for resources. For other paths it is
+	// the lower-case method.
 	Verb string
 	Path string
 
-	Resource bool // whether the fields below mean anything
+	Resource bool // whether the fields below are set
 	schema.GroupVersionResource
 	Subresource string
 	Namespace   string
@@ -56,50 +56,50 @@ type Request struct {
 	LabelSelector string // as sent
 }
 
-// Authenticator tells who sent a request. It returns false when the request has no
-// credentials that it knows, an error when it has some that are not good.
+// Authenticator identifies the user of a request. It returns false if the request has no credentials of its kind, and
+// an error if they are invalid.
 type Authenticator interface {
 	Authenticate(r *http.Request) (User, bool, error)
 }
 
-// PromptAuthenticator is an Authenticator that often knows without waiting for anybody. It changes nothing of the
-// request, which may come to Authenticate afterwards.
+// PromptAuthenticator is an Authenticator that can often answer without blocking. It does not change the request, which
+// may be passed to Authenticate afterwards.
 type PromptAuthenticator interface {
 	Authenticator
-	// AuthenticatePromptly is Authenticate; waits says that it would have to wait, that the request would be changed,
-	// or that the credentials are not good.
+	// AuthenticatePromptly is like Authenticate. waits reports that it would have to block or to change the request, or
+	// that the credentials are invalid.
 	AuthenticatePromptly(r *http.Request) (u User, ok, waits bool)
 }
 
 // Decision is an authorizer's answer.
 type Decision int
 
-// An authorizer without opinion leaves the decision to the next.
+// Decisions. After NoOpinion, the next authorizer decides.
 const (
 	NoOpinion Decision = iota
 	Allow
 	Deny
 )
 
-// Authorizer decides whether a user may do what is asked; reason is for people.
+// Authorizer decides whether a user may make a request. reason is for humans.
 type Authorizer interface {
 	Authorize(ctx context.Context, u User, r Request) (d Decision, reason string, err error)
 }
 
-// PromptAuthorizer is an Authorizer that often decides without waiting for anybody.
+// PromptAuthorizer is an Authorizer that can often decide without blocking.
 type PromptAuthorizer interface {
 	Authorizer
-	// AuthorizePromptly is Authorize; waits says that it would have to wait, or fails.
+	// AuthorizePromptly is like Authorize. waits reports that it would have to block, or fails.
 	AuthorizePromptly(u User, r Request) (d Decision, reason string, waits bool)
 }
 
-// Objects is a read view of what is stored, from the API server's own watch cache.
-// What it returns is shared and must not be changed.
+// Objects provides read access to stored objects from the API server's watch cache. Returned objects are shared and
+// must not be changed.
 type Objects interface {
 	Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool)
-	// List returns the objects of a namespace, of all when it is empty.
+	// List returns the objects of a namespace. An empty namespace means all.
 	List(resource schema.GroupResource, namespace string) []runtime.Object
-	// Revision changes whenever an object of the resource does: what was computed
-	// from objects is good while it stays.
+	// Revision returns a number that changes whenever an object of the resource does. Results that were computed from
+	// objects are valid while it stays the same.
 	Revision(resource schema.GroupResource) int64
 }

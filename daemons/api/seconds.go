@@ -2,7 +2,7 @@ package api
 
 import "time"
 
-// mostSeconds is a century: longer than any object lives, and far below what a Duration can represent.
+// mostSeconds is a century in seconds: longer than any object lives, and far below the limit of time.Duration.
 const mostSeconds = 100 * 366 * 24 * 3600
 
 // Seconds converts a number of seconds that a client chose to a duration, limited to 100 years in both directions. A

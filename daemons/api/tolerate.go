@@ -6,9 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Tolerates says whether a toleration matches a taint. Empty keys and effects match all; Gt and Lt compare whole
-// numbers, and match nothing that is none: a taint's value above the toleration's is tolerated by Gt, one below it by
-// Lt.
+// Tolerates reports whether a toleration matches a taint. Empty keys and effects match all. Gt matches taints with a
+// value above the toleration's, and Lt those with a value below. Both compare integers and match nothing else.
 func Tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
 		return false
@@ -27,7 +26,7 @@ func Tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
 	return false
 }
 
-// whole reads a number as it is usually written: without a plus and without zeros before it.
+// whole parses an integer in canonical form: without a plus sign or leading zeros.
 func whole(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == text

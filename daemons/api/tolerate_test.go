@@ -7,10 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestWhatATolerationMatches(t *testing.T) { // S13
+// Proves S13.
+func TestWhatATolerationMatches(t *testing.T) {
 	for _, c := range []struct {
 		toleration corev1.Toleration
-		taint      string // value of a taint k with NoSchedule
+		taint      string // value of a taint with key k and effect NoSchedule
 		want       bool
 	}{
 		{corev1.Toleration{Operator: "Exists"}, "v", true},
@@ -25,7 +26,7 @@ func TestWhatATolerationMatches(t *testing.T) { // S13
 		{corev1.Toleration{Key: "k", Operator: "Lt", Value: "950"}, "949", true},
 		{corev1.Toleration{Key: "k", Operator: "Lt", Value: "950"}, "950", false},
 		{corev1.Toleration{Key: "k", Operator: "Lt", Value: "950", Effect: "NoExecute"}, "1", false},
-		{corev1.Toleration{Key: "k", Operator: "Gt", Value: "10"}, "9", false}, // as numbers, not as text
+		{corev1.Toleration{Key: "k", Operator: "Gt", Value: "10"}, "9", false}, // compared as numbers, not as text
 		{corev1.Toleration{Key: "k", Operator: "Gt", Value: "1"}, "many", false},
 		{corev1.Toleration{Key: "k", Operator: "Lt", Value: "many"}, "1", false},
 		{corev1.Toleration{Key: "k", Operator: "Lt", Value: "9223372036854775808"}, "1", false},

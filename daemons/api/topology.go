@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// InTopologies says whether a node with these labels is where a StorageClass allows volumes: in one of the terms, of
-// each of whose labels it has one of the values. Without terms that is anywhere; a term without labels is nowhere.
+// InTopologies reports whether a StorageClass with these terms allows volumes on a node with these labels. The node
+// must match all labels of one term. Without terms, every node matches. A term without labels matches no node.
 func InTopologies(terms []corev1.TopologySelectorTerm, labels map[string]string) bool {
 	return len(terms) == 0 || slices.ContainsFunc(terms, func(t corev1.TopologySelectorTerm) bool {
 		for _, e := range t.MatchLabelExpressions {

@@ -15,10 +15,9 @@ import (
 	"clusterctl/daemons/apiserver/webhook"
 )
 
-// AskOutside puts writes to the policies and webhooks that the cluster configures: last of
-// those that change objects, and of those that refuse before quotas, so that what is
-// refused takes nothing of these. It must be called before Run, and after the other
-// plugins are there.
+// AskOutside adds the policies and webhooks that the cluster's objects configure to the admission plugins. They run
+// after all other mutating plugins. Of the validating plugins they run before the last, the quota plugin, so that a
+// refused write consumes no quota. Call AskOutside before Run, and after the other plugins are set.
 func (s *Server) AskOutside(may api.Authorizer) {
 	hooks := webhook.Options{Objects: s.Objects(), May: may, Reach: s.reach, Log: s.log, Counts: s.observed.webhooks}
 	policies := policy.Options{
@@ -34,7 +33,7 @@ func (s *Server) AskOutside(may api.Authorizer) {
 		append([]api.Validator{policy.NewAccess(policies)}, s.o.Outside.Validators...)...)
 }
 
-// admission is the write as admission plugins see it. It is theirs until the next is asked for.
+// admission returns the write in the form that admission plugins read. The value is valid until the next call.
 func (w *write) admission() *api.Admission {
 	w.asked = api.Admission{
 		Operation: w.operation, User: w.q.user, Internal: w.q.internal,
@@ -46,8 +45,8 @@ func (w *write) admission() *api.Admission {
 	return &w.asked
 }
 
-// mutate asks the mutating plugins, and once more when one of them changed what those
-// before it had seen.
+// mutate calls the mutating plugins. It calls them a second time if one of them changed an object that earlier plugins
+// had seen.
 func (w *write) mutate() error {
 	a := w.admission()
 	if err := w.s.mutate(w.q.http.Context(), w.s.o.Mutators, a); err != nil {
@@ -79,7 +78,7 @@ func (s *Server) mutate(ctx context.Context, plugins []api.Mutator, a *api.Admis
 	}
 }
 
-// approve asks the validating plugins.
+// approve calls the validating plugins.
 func (w *write) approve() error {
 	a := w.admission()
 	if err := w.s.approve(w.q.http.Context(), w.s.o.Validators, a); err != nil {
@@ -106,8 +105,8 @@ func (s *Server) approve(ctx context.Context, plugins []api.Validator, a *api.Ad
 	return nil
 }
 
-// present puts what was sent to a subresource to webhooks and policies, who see it and
-// not the object that it changes.
+// present passes the object that was sent to a subresource to webhooks and policies. They see that object, not the
+// object that the subresource changes.
 func (s *Server) present(
 	q *request,
 	operation string,
@@ -118,7 +117,7 @@ func (s *Server) present(
 	return s.presentTo(s.o.Outside.Validators, q, operation, kind, obj, dryRun)
 }
 
-// presentTo is present, with who is to approve.
+// presentTo does what present does, with the given validating plugins.
 func (s *Server) presentTo(
 	validators []api.Validator,
 	q *request,
@@ -177,7 +176,8 @@ func (w *write) Audited(contents bool) bool { return w.q.trail.kept(contents) }
 // Verb implements api.Origin.
 func (w *write) Verb() string { return w.q.Verb }
 
-// Options implements api.Origin. As with upstream, those of a patch are told as those of what it comes to.
+// Options implements api.Origin. Like upstream, it reports a patch as the options of the create or update that it
+// results in.
 func (w *write) Options() runtime.Object {
 	var dry []string
 	if w.dryRun {

@@ -19,16 +19,16 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// A server is an endpoint of the service kubernetes while its lease key is there: it
-// writes the key again long before it ends.
+// A server is an endpoint of the kubernetes service while its lease key exists in the store. Every presenceEvery the
+// server writes the key again, well before presenceTTL ends.
 const (
 	presenceTTL   = 15 * time.Second
 	presenceEvery = 5 * time.Second
 	kubernetes    = "kubernetes"
 )
 
-// advertise keeps this server, and drops those that died, among the endpoints of the
-// service kubernetes. On a clean stop it takes itself away.
+// advertise keeps this server among the endpoints of the kubernetes service, and removes servers whose lease key
+// expired. On a clean stop it removes this server.
 func (s *Server) advertise(ctx context.Context) error {
 	if err := s.cache.WaitFor(ctx, 1); err != nil {
 		return nil
@@ -60,7 +60,7 @@ func (s *Server) advertise(ctx context.Context) error {
 	}
 }
 
-// presence is the word that the keys of servers that are there begin with, upstream's.
+// presence is the prefix of the servers' lease keys, the same as upstream's.
 const presence = "masterleases"
 
 func (s *Server) presenceKey() string {
@@ -79,7 +79,7 @@ func (s *Server) announce(ctx context.Context) error {
 		return fmt.Errorf("say that this server is there: %w", err)
 	}
 	s.observed.storeAnswered(time.Now())
-	// From here on the cache knows all that is asked for, and the store is not.
+	// From here on the cache holds everything that is needed, so the store is not read.
 	if err := s.cache.WaitFor(ctx, put.Revision); err != nil {
 		return fmt.Errorf("see which servers are there: %w", err)
 	}
@@ -96,7 +96,7 @@ func (s *Server) withdraw(ctx context.Context) error {
 	return s.publish(ctx, slices.DeleteFunc(s.servers.All(), func(a string) bool { return a == s.o.AdvertiseAddress }))
 }
 
-// ensureService makes the service, at the first address of the service network.
+// ensureService creates the kubernetes service with the first address of the service network.
 func (s *Server) ensureService(ctx context.Context) error {
 	if s.services == nil {
 		return nil
@@ -118,7 +118,7 @@ func (s *Server) ensureService(ctx context.Context) error {
 	return err
 }
 
-// publish writes the endpoints. Servers that do so at once write the same.
+// publish writes the endpoints of the kubernetes service. Servers that do so at the same time write the same content.
 func (s *Server) publish(ctx context.Context, addresses []string) error {
 	endpoints := &corev1.Endpoints{ //nolint:staticcheck // clients read them still
 		ObjectMeta: metav1.ObjectMeta{Name: kubernetes, Namespace: metav1.NamespaceDefault,

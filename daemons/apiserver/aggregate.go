@@ -29,13 +29,13 @@ import (
 // aggregated is a group version that another server serves.
 type aggregated struct {
 	target      backend.Target
-	resources   []metav1.APIResource // as it named them when it was last asked
-	documents   documents            // of the same time
-	unavailable string               // why it is not asked; empty: it is
+	resources   []metav1.APIResource // as listed by that server at its last check
+	documents   documents            // fetched at the same check
+	unavailable string               // why requests are not passed on; empty if they are
 }
 
-// document is who answers a path that names no resource: that of a group version, or of
-// its OpenAPI document.
+// document returns the server that answers a path without a resource: the path of a group version, or of its OpenAPI
+// document.
 func (o *offer) document(path string) *aggregated {
 	if len(o.aggregated) == 0 {
 		return nil
@@ -47,7 +47,7 @@ func (o *offer) document(path string) *aggregated {
 	return o.aggregated[schema.GroupVersion{Group: parts[1], Version: parts[2]}]
 }
 
-// passOn lets the server that serves it answer a request, which is told who asks.
+// passOn forwards a request to the server that serves its group version, with the user in headers.
 func (s *Server) passOn(q *request) error {
 	a := q.aggregated
 	if a.unavailable != "" {
@@ -73,7 +73,8 @@ func (s *Server) passOn(q *request) error {
 			speakFor(r.Out.Header, q.user)
 		},
 		ModifyResponse: func(r *http.Response) error {
-			// A server that is hung up on when the time is over may still end its answer, which is empty and no answer.
+			// When the request times out, the server may still end its response. That response is empty and must not be
+			// used.
 			if err := q.http.Context().Err(); err != nil {
 				return err
 			}
@@ -94,8 +95,7 @@ func (s *Server) passOn(q *request) error {
 	return nil
 }
 
-// speakFor puts into headers as whom a request is made. What the client said itself, or
-// proved itself by, goes no further.
+// speakFor sets the headers that name the user. Credentials and identity headers that the client sent are removed.
 func speakFor(h http.Header, u api.User) {
 	h.Del("Authorization")
 	for name := range h {
@@ -125,27 +125,27 @@ const (
 	maxDocument  = 16 << 20
 )
 
-// aggregate looks again and again whether the servers that serve group versions for this
-// one can, until ctx ends, and lets the cluster know.
+// aggregate checks periodically, until ctx ends, whether the servers behind APIServices answer, and writes the result
+// to the APIServices' conditions.
 func (s *Server) aggregate(ctx context.Context) error {
 	services := s.cache.Resource(registrations.GroupResource())
 	if services == nil || s.cache.WaitFor(ctx, 1) != nil {
 		return nil // not served, or ctx ended
 	}
 	select {
-	case <-s.furnished: // what others wait for is first
+	case <-s.furnished: // objects that other requests wait for are created first
 	case <-ctx.Done():
 		return nil
 	}
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
 	var was map[schema.GroupVersion]*aggregated
-	all := registered{-1, -1} // nothing yet
+	all := registered{-1, -1} // nothing registered yet
 	for ctx.Err() == nil {
 		snapshot := services.Snapshot()
 		cursor, err := services.Watch(cache.Topic{}, snapshot.Revision)
 		if err != nil {
-			continue // loaded anew meanwhile
+			continue // the cache was reloaded meanwhile
 		}
 		if now, err := s.register(ctx, all); err == nil {
 			all = now
@@ -169,7 +169,7 @@ func (s *Server) aggregate(ctx context.Context) error {
 		}
 		for gv, a := range was {
 			if services.Unread(gv.Version+"."+gv.Group) != nil {
-				next[gv] = a // what cannot be read is as it was
+				next[gv] = a // an APIService that cannot be read keeps its previous state
 			}
 		}
 		if !sameServed(was, next) {
@@ -178,7 +178,7 @@ func (s *Server) aggregate(ctx context.Context) error {
 		}
 		again := tick.C
 		events, wake, err := cursor.Next()
-		if err != nil { // one of them cannot be read: that may last, and nothing tells of its end
+		if err != nil { // some APIService cannot be read; retry, because no event reports the end of that
 			again = time.After(time.Second)
 		}
 		if len(events) == 0 {
@@ -194,8 +194,8 @@ func (s *Server) aggregate(ctx context.Context) error {
 	return nil
 }
 
-// check finds out whether the server behind an API service answers. What is local always
-// does, and is nobody's to pass on.
+// check reports whether the server behind an APIService answers. A local APIService is always available, and its
+// requests are not passed on.
 func (s *Server) check(
 	ctx context.Context,
 	r *apiregistrationv1.APIService,
@@ -248,7 +248,7 @@ func (s *Server) check(
 	return a, say(apiregistrationv1.ConditionTrue, "Passed", "all checks passed")
 }
 
-// resourcesOf asks a server for what it serves of a group version.
+// resourcesOf returns the resources that a server lists for a group version.
 func (s *Server) resourcesOf(
 	ctx context.Context,
 	target backend.Target,
@@ -268,7 +268,7 @@ func (s *Server) resourcesOf(
 	return list.APIResources, nil
 }
 
-// tellAvailable writes the condition of an API service if it is another one than before.
+// tellAvailable writes the condition of an APIService if it changed.
 func (s *Server) tellAvailable(
 	ctx context.Context,
 	r *apiregistrationv1.APIService,
@@ -298,7 +298,7 @@ func (s *Server) tellAvailable(
 	return err
 }
 
-// sameServed says whether clients would see no difference.
+// sameServed reports whether clients would see no difference between a and b.
 func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
 	if len(a) != len(b) {
 		return false
@@ -317,7 +317,8 @@ func sameServed(a, b map[schema.GroupVersion]*aggregated) bool {
 
 func sameResource(a, b metav1.APIResource) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// conditionOf puts a condition into an API service, unless that is another one by now.
+// conditionOf returns a function that sets a condition of an APIService. It fails if the APIService was deleted and
+// created again since.
 func conditionOf(
 	r *apiregistrationv1.APIService,
 	c apiregistrationv1.APIServiceCondition,

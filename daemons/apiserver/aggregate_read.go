@@ -16,21 +16,21 @@ import (
 	"clusterctl/daemons/apiserver/backend"
 )
 
-// documents are how another server describes a group version.
+// documents are the OpenAPI documents with which another server describes a group version.
 type documents struct {
-	v2     []byte // the whole server's, of version 2; nil: it has none
+	v2     []byte // OpenAPI v2 of the whole server; nil if it has none
 	etag   string // of v2
-	v3     string // the address of the version's own document of version 3; empty: it has none
+	v3     string // URL of the group version's OpenAPI v3 document; empty if it has none
 	looked time.Time
 }
 
 func (d documents) same(other documents) bool { return d.v3 == other.v3 && bytes.Equal(d.v2, other.v2) }
 
-// describeEvery is how often descriptions are asked for anew.
+// describeEvery is the minimum time between two fetches of the documents.
 const describeEvery = time.Minute
 
-// describe asks a server for its OpenAPI documents. One that has none, or does not answer, is
-// served all the same.
+// describe fetches a server's OpenAPI documents. A server without documents, or one that does not answer, is served all
+// the same.
 func (s *Server) describe(ctx context.Context, a *aggregated, gv schema.GroupVersion) {
 	now := s.o.Now()
 	if !a.documents.looked.IsZero() && now.Sub(a.documents.looked) < describeEvery {
@@ -60,11 +60,11 @@ func (s *Server) describe(ctx context.Context, a *aggregated, gv schema.GroupVer
 	}
 }
 
-// errUnchanged is that a document is still what it was.
+// errUnchanged reports that a document still has the ETag that was sent.
 var errUnchanged = errors.New("the document has not changed")
 
-// readFrom reads a document of another server as the aggregator itself, unless it is still
-// the one that has an etag.
+// readFrom reads a document of another server, with the aggregator's own identity. It returns errUnchanged if the
+// document still has the given ETag.
 func (s *Server) readFrom(
 	ctx context.Context,
 	target backend.Target,
@@ -89,7 +89,7 @@ func (s *Server) readFrom(
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { _ = answer.Body.Close() }() // it was read as far as it matters
+	defer func() { _ = answer.Body.Close() }() // everything needed has been read
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotModified:

@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
-// streamingServer serves consoles of foot.example.com, which become streams that say what they hear, and others that
-// never answer.
+// streamingServer serves foot.example.com. Its console subresource upgrades to a stream that echoes, and its hung
+// subresource never answers.
 func streamingServer(t *testing.T) (port string) {
 	t.Helper()
 	hung := make(chan struct{})
@@ -55,7 +55,8 @@ func streamingServer(t *testing.T) (port string) {
 	return port
 }
 
-// S12: a stream to an aggregated server lasts as long as its ends like; what never becomes one ends in time.
+// A stream to an aggregated server has no time limit. A request that does not become a stream ends at its timeout.
+// Proves S12.
 func TestStreamsToAggregatedServersOutlastTheRequestTimeout(t *testing.T) {
 	port := streamingServer(t)
 	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) { o.RequestTimeout = 2 * time.Second })
@@ -95,7 +96,7 @@ func TestStreamsToAggregatedServersOutlastTheRequestTimeout(t *testing.T) {
 		}
 		t.Fatalf("%+v, %v\n%s", answer, err, text)
 	}
-	// These begin after the stream, and end when their time is up: the stream's would be, too.
+	// These requests begin after the stream and end at their timeout. So the stream has outlasted the timeout as well.
 	for _, headers := range [][]string{nil, {"Connection", "Upgrade", "Upgrade", "talk"}} {
 		h1 := *cfg
 		h1.NextProtos = []string{"http/1.1"}

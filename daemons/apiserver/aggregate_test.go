@@ -17,11 +17,11 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
-// footOpenAPI describes shoes, and what is nobody's business.
+// footOpenAPI describes shoes, and a path of another group that must not be published.
 const footOpenAPI = `{"swagger":"2.0","paths":{"/apis/foot.example.com/v1/shoes":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/com.example.foot.Shoe"}}}}},"/apis/apps/v1/shoes":{}},
 	"definitions":{"com.example.foot.Shoe":{"properties":{"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}}},"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta":{"description":"theirs"},"unused":{}}}`
 
-// aggregatedServer serves shoes of foot.example.com, and says who asked.
+// aggregatedServer serves shoes of foot.example.com, and reports the user of each request.
 func aggregatedServer(t *testing.T) (port string) {
 	t.Helper()
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -91,12 +91,12 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 		}
 		return nil
 	})
-	// A name for this machine is the way to a server on its loopback, which endpoints may not be on.
+	// Endpoints cannot have loopback addresses, so the service has the external name of this machine.
 	service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"shoes"},"spec":{"type":"ExternalName","externalName":"localhost"}}`
 	if code, text := ask(t, cfg, "POST", "/api/v1/namespaces/default/services", service); code != 201 {
 		t.Fatalf("%d %s", code, text)
 	}
-	// Somebody touches the registration, so that it is looked at again at once.
+	// Changing the registration causes an immediate check.
 	if code, text := ask(t, cfg, "PATCH", path+"/v1.foot.example.com", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", mergePatch); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}
@@ -126,7 +126,7 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 		{"GET", "/openapi/v2", "", "", 200, `"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta_v2":{"description":"theirs"}`},
 		{"GET", "/openapi/v3/apis/foot.example.com/v1", "", "", 200, `"title":"shoes"`},
 		{"GET", path, "", "application/json;as=Table;v=v1;g=meta.k8s.io", 200, `"default/shoes","True"`},
-		{"DELETE", path + "/v1.foot.example.com", "", "", 200, "Success"}, // an empty header asks for nothing
+		{"DELETE", path + "/v1.foot.example.com", "", "", 200, "Success"}, // an empty Upgrade header requests nothing
 	} {
 		if code, text := ask(t, cfg, c.method, c.path, c.body, "Accept", c.accept); code != c.code ||
 			!strings.Contains(text, c.want) {
@@ -141,8 +141,9 @@ func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
 	})
 }
 
-// S12: what is registered for a definition stays while that cannot be read, and what can be read is registered beside
-// what cannot.
+// The APIService of a definition stays while the definition cannot be read. Readable definitions get APIServices
+// nevertheless.
+// Proves S12.
 func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)
@@ -178,7 +179,7 @@ func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
 	for i, cfg := range []*rest.Config{cfg, second} {
 		group := fmt.Sprint("barn", i, ".example.com")
 		define(cfg, group)
-		has(cfg, "v1."+group) // it has gone through all of them
+		has(cfg, "v1."+group) // the server has processed all definitions by then
 		if code, text := ask(t, cfg, "DELETE", path+"/v1.batch", ""); code != 200 {
 			t.Fatalf("%d %s", code, text)
 		}
@@ -189,7 +190,8 @@ func TestRegistrationsOutliveWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// S12: every group version that is served here is registered as such, also those that definitions declare.
+// Every group version that is served here has an APIService, also those of custom resources.
+// Proves S12.
 func TestWhatIsServedHereIsRegistered(t *testing.T) {
 	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -226,8 +228,8 @@ func TestWhatIsServedHereIsRegistered(t *testing.T) {
 	has("v1beta1.shed.example.com", false)
 }
 
-// Of a group version that comes to be another server's, this one never says what is in it, not to a request that was
-// read before.
+// Once another server is registered for a group version, this server never answers for it, not even a request that
+// arrived before.
 func TestAnotherServersDocumentIsNeverAnsweredHereS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
 	for i := range 15 {

@@ -11,7 +11,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: addresses of host aliases that an older server took are no reason to refuse every later change of what has them.
+// An object stays writable if an older server stored host aliases with addresses that are invalid now.
+// Proves S12.
 func TestHostAliasesOfOlderServersStayAsTheyAreS12(t *testing.T) {
 	const template = `{"metadata":{"labels":{"app":"web"}},"spec":{"restartPolicy":%q,"hostAliases":[{"ip":"10.0.0.8","hostnames":["a.b"]}],"containers":[{"name":"c","image":"i"}]}}`
 	const selector = `"selector":{"matchLabels":{"app":"web"}},`
@@ -46,7 +47,7 @@ func TestHostAliasesOfOlderServersStayAsTheyAreS12(t *testing.T) {
 				t.Errorf("a label: %d %s", code, text)
 			}
 			if c.at == "" {
-				return // nothing of a job's template may change
+				return // a job's template is immutable
 			}
 			other := `[{"op":"replace","path":"/` + strings.ReplaceAll(
 				c.at,

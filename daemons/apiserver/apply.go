@@ -12,11 +12,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// declared reads the body of an apply. Whether it is of the right version and has no field but known
-// ones, is found out where it is merged.
+// declared decodes the body of an apply request. The merge checks the version and unknown fields later.
 func declared(data []byte) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
-	// Whole numbers stay whole, as typed values want them.
+	// Whole numbers must stay integers, because typed values require them.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &u.Object); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
@@ -26,8 +25,8 @@ func declared(data []byte) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// merged returns what an object, or nothing, becomes when a manager declares fields of it. doubts are what a strict
-// reader has of the declaration.
+// merged returns the object that results when a manager declares fields of it; live is nil if there is no object yet.
+// doubts are the errors that strict decoding found in the declaration.
 func (w *write) merged(
 	live runtime.Object,
 	declared *unstructured.Unstructured,
@@ -107,7 +106,7 @@ func applied(
 ) (runtime.Object, error) {
 	obj, err := fields.Apply(live, declared.DeepCopy(), q.query.Get("fieldManager"), truth(q.query, "force"))
 	if err != nil {
-		return nil, upstreamsFault(err) // that fields are unknown, of another type or there twice
+		return nil, upstreamsFault(err) // unknown, duplicate or wrongly typed fields
 	}
 	for _, doubt := range doubts {
 		switch q.query.Get("fieldValidation") {

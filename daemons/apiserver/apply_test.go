@@ -68,7 +68,7 @@ func TestWhatIsWrongWithAnApplyIsSaidByWhoMerges(t *testing.T) {
 	}
 }
 
-// Whoever applies a Scale owns the replicas of what is scaled, and they are contended for as any field is.
+// A manager that applies a Scale owns the replicas of the scaled object, with conflicts like any other field.
 func TestReplicasAreOwnedThroughTheirScale(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)
@@ -143,7 +143,7 @@ func TestManyWarningsAreCut(t *testing.T) {
 	}
 }
 
-// What a write to the status leaves of metadata, its manager does not own either.
+// Metadata that a status write cannot change is not owned by the writer either.
 func TestStatusWritesLeaveWhatTheyMayNotChange(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)

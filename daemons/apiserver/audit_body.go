@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// keepBodies is the stage that reads what is sent, where that is kept, and has what is answered kept as well. It comes
-// when the request has its turn and its user may: what others send is nothing to keep, and costs no memory.
+// keepBodies is the stage that records the request body, and prepares recording of the response body, where the policy
+// asks for it. It runs after authorization and flow control, so that refused requests cost no memory.
 func (s *Server) keepBodies(q *request) error {
 	if q.trail == nil || !q.Resource || q.long() {
 		return nil
@@ -39,7 +39,7 @@ func (s *Server) keepBodies(q *request) error {
 	return nil
 }
 
-// json is a body as JSON; nil when it has none, or is none of ours.
+// json returns a body as JSON. It returns nil if the body is empty or has an unsupported encoding.
 func (t *trail) json(s *Server, kind string, data []byte) *runtime.Unknown {
 	kind, _, _ = mime.ParseMediaType(kind)
 	switch {

@@ -34,7 +34,7 @@ rules:
 - {level: Metadata, omitStages: [RequestReceived]}
 `
 
-// audited serves with an audit policy, and returns where its log is.
+// audited starts a server with an audit policy. It returns the path of the log.
 func audited(t *testing.T, policy string) (c *cluster, log string) {
 	t.Helper()
 	s := memory.New()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// bind puts a pod on a node: what a scheduler asks for.
+// bind assigns a pod to a node. Schedulers send this request.
 func (s *Server) bind(q *request) error {
 	if q.Verb != "create" {
 		return methodNotAllowed(q)
@@ -29,8 +29,7 @@ func (s *Server) bind(q *request) error {
 	return s.place(q, b)
 }
 
-// bindings answers the creation of a Binding as an object of its own, as upstream does
-// still.
+// bindings answers the creation of a Binding as an object of its own, which upstream still supports.
 func (s *Server) bindings(q *request) error {
 	b := &corev1.Binding{}
 	if err := s.decode(q, corev1.SchemeGroupVersion.WithKind("Binding"), b); err != nil {
@@ -72,7 +71,7 @@ func (s *Server) place(q *request, b *corev1.Binding) error {
 	)
 }
 
-// bound returns a pod on the node of a binding.
+// bound returns the pod, assigned to the node of a binding.
 func bound(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, error) {
 	stored, ok := live.(*corev1.Pod)
 	if !ok {
@@ -98,7 +97,7 @@ func bound(q *request, live runtime.Object, b *corev1.Binding) (runtime.Object, 
 	return pod, nil
 }
 
-// overwritten is what is there with more, which overwrites.
+// overwritten returns have with the entries of more added; entries of more win. It changes have.
 func overwritten(have, more map[string]string) map[string]string {
 	if have == nil && len(more) > 0 {
 		have = map[string]string{}
@@ -121,8 +120,8 @@ func setCondition(pod *corev1.Pod, c corev1.PodCondition) {
 	}
 }
 
-// writeAs runs a write of another object within a request, as the server itself:
-// what the request's user may do has been decided.
+// writeAs prepares a write of another object within a request. The write is not authorized again, because the request's
+// user has been authorized for the request itself.
 func (s *Server) writeAs(
 	ctx context.Context,
 	q *request,

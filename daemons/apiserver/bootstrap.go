@@ -22,13 +22,13 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// manager is how the server's own writes are told from others'.
+// manager is the field manager of the server's own writes.
 const manager = "kube-apiserver"
 
-// self is who the server is when it writes by itself.
+// self is the user of the server's own writes.
 var self = api.User{Name: api.Server, Groups: []string{api.GroupMasters, api.GroupAuthenticated}}
 
-// namespaces are there from the beginning.
+// namespaces are created by the server when it starts.
 var namespaces = []string{
 	metav1.NamespaceDefault,
 	metav1.NamespaceSystem,
@@ -36,8 +36,9 @@ var namespaces = []string{
 	corev1.NamespaceNodeLease,
 }
 
-// bootstrap makes what every cluster has. The server is not ready before, but does not wait for what is stored and
-// cannot be read: the others are as needed, and it may take this very server to mend that one.
+// bootstrap creates the objects that every cluster has. The server is not ready before that. Objects that are stored
+// but cannot be read do not delay readiness: the other objects are needed too, and repairing such an object may need
+// this server.
 func (s *Server) bootstrap(ctx context.Context) error {
 	pause := 100 * time.Millisecond
 	for {
@@ -67,7 +68,7 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	}
 }
 
-// passes says whether something that could not be read may be readable later.
+// passes reports whether an object that could not be read may become readable later.
 func passes(err error) bool {
 	why := (*store.Unreadable)(nil)
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
@@ -76,7 +77,8 @@ func passes(err error) bool {
 	return errors.As(err, &why) && why.Passing
 }
 
-// ensureAll returns in left what it could not look after since it, or its namespace, cannot be read.
+// ensureAll creates or completes the bootstrap objects. left reports the objects that were skipped because they, or
+// their namespace, cannot be read.
 func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 	if err := s.cache.WaitFor(ctx, 1); err != nil {
 		return nil, err
@@ -85,7 +87,7 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 	for _, name := range namespaces {
 		first = append(first, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	// What is in a namespace can only be made after it.
+	// Namespaces come first, because the other objects are created in them.
 	for _, objs := range [][]runtime.Object{first, s.o.Bootstrap} {
 		readable := make([]runtime.Object, 0, len(objs))
 		for _, obj := range objs {
@@ -102,7 +104,7 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 		if err != nil {
 			return left, err
 		}
-		if err := s.cache.WaitFor(ctx, revision); err != nil { // authorizers read there
+		if err := s.cache.WaitFor(ctx, revision); err != nil { // authorizers read from the cache
 			return left, err
 		}
 	}
@@ -110,7 +112,7 @@ func (s *Server) ensureAll(ctx context.Context) (left, err error) {
 	return errors.Join(left, why), err
 }
 
-// unreadable returns why an object, or its namespace, cannot be read; nil if it can, or is not there.
+// unreadable returns why an object, or its namespace, cannot be read. why is nil if it can be read or does not exist.
 func (s *Server) unreadable(obj runtime.Object) (why, err error) {
 	resource, err := s.resourceOf(obj)
 	if err != nil {
@@ -131,14 +133,14 @@ func (s *Server) unreadable(obj runtime.Object) (why, err error) {
 	}
 	if all := s.cache.Resource(resource.GroupResource()); all != nil {
 		if e := all.Get(key); e != nil {
-			_, _ = e.Object() // from then on it is known
+			_, _ = e.Object() // decoding it marks the object as unreadable if it is
 		}
 		return all.Unread(key), nil
 	}
 	return nil, nil
 }
 
-// bootstrapped says what is missing for the server to be ready.
+// bootstrapped is the readiness check that fails until the bootstrap objects exist.
 func (s *Server) bootstrapped() error {
 	if !s.isFurnished() {
 		return errors.New("what every cluster has is not all there yet")
@@ -155,8 +157,8 @@ func (s *Server) isFurnished() bool {
 	}
 }
 
-// ensureEach ensures objects that do not depend on each other, some at a time, and returns the revision at which all of
-// them are there.
+// ensureEach ensures independent objects, some of them concurrently, and returns the revision at which all of them
+// exist.
 func (s *Server) ensureEach(ctx context.Context, objs []runtime.Object) (int64, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
@@ -173,7 +175,7 @@ func (s *Server) ensureEach(ctx context.Context, objs []runtime.Object) (int64, 
 	return slices.Max(revisions), nil
 }
 
-// ensure creates an object, or completes the one that is there. It returns the revision at which it is as it should.
+// ensure creates an object, or completes the existing one. It returns the revision at which the object is complete.
 func (s *Server) ensure(ctx context.Context, obj runtime.Object) (int64, error) {
 	resource, err := s.resourceOf(obj)
 	if err != nil {
@@ -196,21 +198,21 @@ func (s *Server) ensure(ctx context.Context, obj runtime.Object) (int64, error) 
 	})
 	switch {
 	case apierrors.IsConflict(err):
-		return s.cache.Current(ctx) // somebody else does the same
+		return s.cache.Current(ctx) // another server wrote the same object
 	case err != nil:
 		return 0, fmt.Errorf("ensure %s %s: %w", resource.Resource, m.GetName(), err)
 	}
 	return e.Revision, nil
 }
 
-// nowhere takes answers that nobody reads.
+// nowhere is a response writer that discards the response.
 type nowhere struct{}
 
 func (nowhere) Header() http.Header            { return http.Header{} }
 func (nowhere) Write(data []byte) (int, error) { return len(data), nil }
 func (nowhere) WriteHeader(int)                {}
 
-// resourceOf returns where an object is served, empty if it is not.
+// resourceOf returns the resource that serves an object. It is empty if the object's kind is not served.
 func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, error) {
 	gvks, _, err := s.scheme.ObjectKinds(obj)
 	if runtime.IsNotRegisteredError(err) {
@@ -226,13 +228,13 @@ func (s *Server) resourceOf(obj runtime.Object) (schema.GroupVersionResource, er
 	return schema.GroupVersionResource{}, nil
 }
 
-// internal is a request that the server makes of itself. It passes all stages of a
-// write but those of identity.
+// internal returns a request of the server to itself. Such a request skips authentication and authorization, and passes
+// all other stages of a write.
 func (s *Server) internal(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) *request {
 	return s.internalTo(ctx, s.serving.Load().resources[resource], resource, namespace, name)
 }
 
-// internalTo is internal for a kind that clients may not see in the version that is meant.
+// internalTo is like internal, for a kind that clients may not see in that version.
 func (s *Server) internalTo(
 	ctx context.Context,
 	served wire.Served,

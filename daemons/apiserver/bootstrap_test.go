@@ -10,7 +10,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// A server whose cache is full, and which has begun nothing else, is not ready, however long the rest takes to begin.
+// A server with a full cache is not ready while other start tasks have not begun.
 func TestWhatHasNotBegunIsNotReady(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

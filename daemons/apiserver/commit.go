@@ -13,9 +13,9 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// What has gone through its stages is put into the store here, if that still holds what it was judged by.
+// This file writes to the store. Each transaction is guarded by the state that the write was checked against.
 
-// stored reads an object from the store itself.
+// stored reads an object directly from the store, not from the cache.
 func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Entry, error) {
 	kv, err := s.store.Get(ctx, s.cache.Key(q.kind(), key))
 	if err != nil || kv == nil {
@@ -23,7 +23,7 @@ func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Ent
 	}
 	e, err := cache.NewEntry(q.kind(), key, kv.Value, kv.Revision, nil)
 	if err == nil {
-		_, err = e.Object() // whoever reads what is stored, judges it
+		_, err = e.Object() // decode now, so that an unreadable object is reported here
 	}
 	if err != nil {
 		if why := (*store.Unreadable)(nil); errors.As(err, &why) {
@@ -34,8 +34,8 @@ func (s *Server) stored(ctx context.Context, q *request, key string) (*cache.Ent
 	return e, nil
 }
 
-// putNew puts the encoded object into the store unless its key or what it claims is
-// taken; an entry together with taken says that it was a claim.
+// putNew writes the encoded object to the store, unless its key, or something that it claims, exists already. If taken
+// is true and e is not nil, a claim exists already, not the object's key.
 func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err error) {
 	k, key := w.q.kind(), w.key()
 	if w.dryRun {
@@ -57,7 +57,8 @@ func (w *write) putNew(ctx context.Context) (e *cache.Entry, taken bool, err err
 	return e, err == nil && !r.Done, err
 }
 
-// commit puts the encoded object into the store under a key; without an entry and an error, the guards did not hold.
+// commit writes the encoded object to the store under a key. If it returns neither an entry nor an error, a guard
+// failed.
 func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.Entry, store.Result, error) {
 	writing := w.s.cache.Writing(w.q.kind(), key, w.data, w.stored)
 	r, err := w.s.store.Commit(ctx, txn)
@@ -73,15 +74,14 @@ func (w *write) commit(ctx context.Context, key string, txn store.Txn) (*cache.E
 	return e, r, err
 }
 
-// uncertain is that a write was handed to the store, and that it is not known whether it was done. It must not be
-// judged again by what the store has: that may be what it wrote itself.
+// uncertain means that a write was handed to the store, and that its outcome is unknown. The write must not be checked
+// again against the stored object, because that may be the result of this very write.
 type uncertain struct{ err error }
 
 func (u *uncertain) Error() string { return u.err.Error() }
 func (u *uncertain) Unwrap() error { return u.err }
 
-// put writes the encoded object over the live one, or removes it when nothing holds
-// it any more.
+// put writes the encoded object over the live one. It deletes the object if its last finalizer is gone.
 func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) {
 	k := w.q.kind()
 	full := w.s.cache.Key(k, w.live.Key)
@@ -107,7 +107,7 @@ func (w *write) put(ctx context.Context) (e *cache.Entry, lost bool, err error) 
 	return e, err == nil && !r.Done, err
 }
 
-// takeAway commits the removal of the live object, and returns its last state.
+// takeAway commits the deletion of the live object, and returns the object's last state.
 func (w *write) takeAway(ctx context.Context, txn store.Txn) (e *cache.Entry, lost bool, err error) {
 	r, err := w.s.store.Commit(ctx, txn)
 	if err != nil {
@@ -120,9 +120,10 @@ func (w *write) takeAway(ctx context.Context, txn store.Txn) (e *cache.Entry, lo
 	return e, false, err
 }
 
-// onlyTimes says whether nothing is new but when managers last wrote: then nothing was written.
+// onlyTimes reports whether only the timestamps of managed fields changed. Such a write is skipped.
 func (w *write) onlyTimes() bool {
-	// Times are of one length, and in most writes something else is not, or differs outside of one.
+	// This cheap check rules out most writes. Timestamps all have the same length, so a different size means a real
+	// change, and so does a byte that differs outside a timestamp.
 	if len(w.data) != w.live.Size() || w.obj == nil || w.old == nil {
 		return false
 	}

@@ -8,11 +8,11 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// compactEvery is how long the store keeps what was overwritten, upstream's interval.
+// compactEvery is how long the store keeps overwritten revisions. It is upstream's interval.
 const compactEvery = 5 * time.Minute
 
-// compact lets the store forget what is older than the interval. Several servers do
-// so; whoever is late finds it done.
+// compact removes revisions older than compactEvery from the store. Every server does this; a server that is late finds
+// the revisions compacted already.
 func (s *Server) compact(ctx context.Context) error {
 	tick := time.NewTicker(compactEvery)
 	defer tick.Stop()

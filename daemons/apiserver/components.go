@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// components answers what old runbooks ask as componentstatuses. Daemons are not called:
-// those that work say so by the lease that they hold.
+// components answers requests for componentstatuses, which old runbooks use. It does not call the daemons: a daemon
+// counts as healthy while it holds its lease.
 func (s *Server) components(q *request) error {
 	if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
 		return err
@@ -74,7 +74,7 @@ func component(name string, err error) corev1.ComponentStatus {
 
 var leases = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
 
-// leaseHeld returns nil when a daemon holds its lease at this time.
+// leaseHeld returns an error unless a daemon holds its lease now.
 func (s *Server) leaseHeld(name string) error {
 	obj, ok := s.Objects().Get(leases, metav1.NamespaceSystem, name)
 	lease, is := obj.(*coordinationv1.Lease)

@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// connect puts a connection to webhooks and policies, as the options that it was asked
-// for with.
+// connect passes a connect request to webhooks and policies, as the options object of its subresource.
 func (s *Server) connect(q *request) error {
 	if len(s.o.Outside.Validators) == 0 && len(s.o.Outside.Mutators) == 0 {
 		return nil

@@ -12,7 +12,8 @@ import (
 )
 
 // TestStreamsToContainersNeedCreate opens exec, attach and port-forward by every method and protocol as users that have
-// one verb or both. Proves S08.
+// one verb or both.
+// Proves S08.
 func TestStreamsToContainersNeedCreate(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

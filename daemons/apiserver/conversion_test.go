@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// hosts is a definition whose versions say the same in different words: v1 has an
-// address, v2 a host and a port. Only v2 has a status and scales.
+// hosts is a definition whose versions have the same content in different fields: v1 has an address, v2 a host and a
+// port. Only v2 has a status and a scale.
 const hosts = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"hosts.net.example.com"},
 "spec":{"group":"net.example.com","scope":"Namespaced","names":{"plural":"hosts","singular":"host","kind":"Host"},
  "conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"URL/convert","caBundle":"CA"}}},
@@ -45,7 +45,7 @@ type translator struct {
 	server *httptest.Server
 	mu     sync.Mutex
 	fail   string
-	sizes  []int // of the reviews
+	sizes  []int // number of objects in each review
 }
 
 func newTranslator(t testing.TB) *translator {
@@ -243,7 +243,7 @@ func TestAConversionThatFailsIsToldS12(t *testing.T) {
 		if code, text := ask(t, cfg, "POST", hostsV2, host("v2", "b", `"host":"y.org","port":90`)); code != 500 {
 			t.Errorf("%s: %d %s", fail, code, text)
 		}
-		// The stored version needs nobody.
+		// Reading the stored version needs no webhook.
 		if code, text := ask(t, cfg, "GET", hostsV1+"/a", ""); code != 200 {
 			t.Errorf("%s: %d %s", fail, code, text)
 		}
@@ -269,8 +269,7 @@ func TestObjectsStayReadableWhenAnotherVersionIsStoredS12(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
-	// A write that changes nothing else stores the new version: until then, and no
-	// longer, the old one is converted.
+	// A write without any change stores the new version. Until then, and no longer, the old one is converted.
 	tr.set("")
 	if code, text := ask(t, second, "PATCH", hostsV2+"/a", `{}`, "Content-Type", mergePatch); code != 200 {
 		t.Fatalf("%d %s", code, text)

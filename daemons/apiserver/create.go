@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// create stores what the client sent as a new object.
+// create stores the object that the client sent as a new object.
 func (s *Server) create(q *request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
@@ -29,7 +29,8 @@ func (s *Server) create(q *request) error {
 	return writeEntry(q, http.StatusCreated, e)
 }
 
-// sent decodes the object in the body, in the stored version, in its place.
+// sent decodes the object in the request body, converts it to the stored version, and checks its name and namespace
+// against the URL.
 func (s *Server) sent(q *request) (runtime.Object, error) {
 	obj := q.served.Empty()
 	if err := s.decode(q, q.served.Version(), obj); err != nil {
@@ -46,7 +47,7 @@ func (s *Server) sent(q *request) (runtime.Object, error) {
 	return obj, place(q, m)
 }
 
-// mayCreate refuses a write that would make an object which its user may not create.
+// mayCreate returns an error if the user may not create the object that a write would create.
 func (s *Server) mayCreate(q *request) error {
 	if len(s.o.Authorizers) == 0 {
 		return nil
@@ -89,7 +90,7 @@ func (s *Server) update(q *request) error {
 		if err != nil {
 			return nil, err
 		}
-		// That it is another object is told first, by who carries over.
+		// A wrong UID is reported first, by the code that prepares the update.
 		if q.served.ConditionalUpdate && (version == "" || version == "0") &&
 			(sent.GetUID() == "" || sent.GetUID() == stored.GetUID()) {
 			return nil, invalid(schema.GroupKind{Group: q.gr().Group, Kind: q.gr().Resource}, q.Name, field.ErrorList{

@@ -6,7 +6,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// TestResourceVersionsOfNewObjects creates objects whose metadata has a resourceVersion. Proves S12.
+// TestResourceVersionsOfNewObjects creates objects whose metadata has a resourceVersion.
+// Proves S12.
 func TestResourceVersionsOfNewObjects(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

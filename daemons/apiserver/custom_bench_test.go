@@ -9,10 +9,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// manyDefinitions is how many a cluster with a provider of clouds has.
+// manyDefinitions is the number of definitions in a cluster with a large cloud provider.
 const manyDefinitions = 750
 
-// numbered is a definition of its own, five of which make up a group, with a schema of some size.
+// numbered returns a definition with a schema of some size, and the path of its objects. Five definitions share a
+// group.
 func numbered(i int) (definition, path string) {
 	group, plural, kind := fmt.Sprintf(
 		"g%d.cloud.example.com",
@@ -44,8 +45,8 @@ func numbered(i int) (definition, path string) {
 		"/apis/" + group + "/v1/" + plural
 }
 
-// BenchmarkADefinitionBesideMany is what one more definition costs the server when there are many, and what the
-// documents that clients fetch after it cost, in processor time.
+// BenchmarkADefinitionBesideMany measures the processor time of one more definition when there are many, including the
+// documents that clients fetch afterwards.
 func BenchmarkADefinitionBesideMany(b *testing.B) {
 	cfg := start(b, stores["memory"](b), nil)
 	quiet := rest.CopyConfig(cfg)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whoever uses a version that is deprecated is told so, with the definition's words or upstream's.
+// Users of a deprecated version get a warning, with the definition's text or upstream's.
 func TestDeprecatedVersionsWarnS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	const version = `{"name":"%","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}},"subresources":{"status":{}}`

@@ -43,7 +43,7 @@ func TestDefinitionsAreCheckedS12(t *testing.T) {
 		) || !strings.Contains(text, `"listKind":"CronTabList"`) || !strings.Contains(text, "InitialNamesAccepted") {
 		t.Errorf("established: %d %.3000s", code, text)
 	}
-	// Another one of the group wants the same kind and short name.
+	// Another definition of the group wants the same kind and short name.
 	other := strings.NewReplacer("crontabs", "timetables", `"crontab"`, `"timetable"`).Replace(crontabs)
 	if code, text := ask(t, cfg, "POST", crdPath, other); code != 201 {
 		t.Fatalf("another one: %d %s", code, text)
@@ -108,7 +108,7 @@ func TestADefinitionTakesItsObjectsWithItS12(t *testing.T) {
 		}
 		return nil
 	})
-	for range events { // the watch ends
+	for range events { // until the watch ends
 	}
 	define(t, cfg, crontabs, ctPath)
 	if code, text := ask(t, cfg, "GET", ctPath, ""); code != 200 || !strings.Contains(text, `"items":[]`) {
@@ -138,7 +138,7 @@ func TestAChangedDefinitionHoldsForWhatIsStoredS12(t *testing.T) {
 		}
 		return nil
 	})
-	// Another server over the same store serves the same.
+	// Another server over the same store serves the same objects.
 	second := start(t, s, nil)
 	if code, text := ask(t, second, "GET", ctPath+"/a", ""); code != 200 || !strings.Contains(text, `"suspend":true`) {
 		t.Errorf("another server, once ready: %d %s", code, text)
@@ -189,7 +189,7 @@ func watchLines(ctx context.Context, t *testing.T, cfg *rest.Config, path string
 	lines := make(chan string, 100)
 	go func() {
 		defer close(lines)
-		defer func() { _ = answer.Body.Close() }() // it was read to its end
+		defer func() { _ = answer.Body.Close() }() // it has been read to its end
 		for scan := bufio.NewScanner(answer.Body); scan.Scan(); {
 			lines <- scan.Text()
 		}
@@ -224,11 +224,11 @@ func TestWhatOneServerHasEstablishedAllServeS12(t *testing.T) {
 	}
 }
 
-// Whoever has seen that a definition is established looks for its kind in the documents of any server, and finds it.
+// A client that has seen a definition as established finds its kind in the discovery documents of any server.
 func TestWhatOneServerHasEstablishedAllTellS12(t *testing.T) {
 	s := stores["memory"](t)
 	first, second := start(t, s, nil), start(t, s, nil)
-	wait(t, func() error { // both have heard of the store
+	wait(t, func() error { // both have heard from the store
 		for _, cfg := range []*rest.Config{first, second} {
 			if code, text := ask(t, cfg, "GET", "/readyz/etcd", ""); code != 200 {
 				return fmt.Errorf("%d %s", code, text)

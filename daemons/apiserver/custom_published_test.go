@@ -19,8 +19,8 @@ const parcels = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
    "any":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}}}}}}},
  {"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
-// What is published of a definition is what kubectl explains and checks by: upstream's words for what every object has,
-// whole objects within it, and for version 2 only what its readers understand.
+// The published schemas of a definition are what kubectl explain and kubectl's validation need. They have upstream's
+// descriptions of the common fields, embedded objects, and in version 2 only features that its readers support.
 func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
@@ -62,7 +62,7 @@ func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
 		"an object within, its own": {at(one, "properties", "spec", "properties", "inside", "properties", "x",
 			"type"), "string"},
 		"an open one within, in version 2": {at(old, "properties", "spec", "properties", "any", "properties"), nil},
-		"what takes everything, version 2": {len(oldOpen), 2}, // its type and kind
+		"what takes everything, version 2": {len(oldOpen), 2}, // type and kind only
 		"what takes everything":            {open["x-kubernetes-preserve-unknown-fields"], true},
 		"its list": {first.Components.Schemas["com.example.post.v1.ParcelList"]["description"],
 			"ParcelList is a list of Parcel"},
@@ -91,7 +91,7 @@ func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
 	}
 }
 
-// Owners are managed as wholes, one by one; a null where there may be none is as if it had not been said.
+// Owner references are owned as wholes, one by one. A null that the schema does not allow is treated as absent.
 func TestMetadataOfCustomResourcesIsAppliedAsOfOthersS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	const path = "/apis/post.example.com/v1/namespaces/default/parcels/a"

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// gateways has defaults for its status as a whole and in it, as those of Gateway API and Flux.
+// gateways has defaults for the whole status and for fields in it, as the definitions of Gateway API and Flux do.
 const gateways = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gateways.net.example.com"},"spec":{
  "group":"net.example.com","scope":"Namespaced","names":{"plural":"gateways","kind":"Gateway"},"versions":[
  {"name":"v1","served":true,"storage":true,"subresources":{"status":{}},"schema":{"openAPIV3Schema":{"type":"object","properties":{
@@ -17,8 +17,8 @@ const gateways = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResource
   "spec":{"type":"object","properties":{"class":{"type":"string"}}},
   "status":{"type":"object","default":{"phase":"Old"},"properties":{"phase":{"type":"string"},"conditions":{"type":"array","items":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}}}]}}`
 
-// Defaults of a status hold for what is read, whoever wrote it: a controller that waits for conditions finds those that
-// the definition promises, from the answer to the create on.
+// Readers see the defaults of a status, even if the object was written without them, from the response to the create
+// on. So a controller that waits for conditions finds those that the definition promises.
 func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)
@@ -37,7 +37,7 @@ func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 		{"POST", "?dryRun=All", object("dry", ""), []string{begun, waiting}, ""},
 		{"GET", "/a", "", []string{begun, waiting}, ""},
 		{"GET", "", "", []string{begun, waiting}, ""},
-		// a create does not say it
+		// a create ignores the status
 		{"POST", "", object("b", `,"status":{"phase":"Mine"}`), []string{begun, waiting}, "Mine"},
 		{"PUT", "/a", object("a", `,"status":{"phase":"Mine"}`), []string{begun, waiting}, "Mine"},
 		{"PATCH", "/a", `{"spec":{"class":"b"}}`, []string{begun, waiting, `"generation":2`}, ""},
@@ -53,7 +53,7 @@ func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 		switch c.method {
 		case "PATCH":
 			headers = []string{"Content-Type", "application/merge-patch+json"}
-		case "PUT": // must name the version that it replaces
+		case "PUT": // must have the resource version that it replaces
 			_, now := ask(t, cfg, "GET", path+"/a", "")
 			_, version, _ := strings.Cut(now, `"resourceVersion":"`)
 			version, _, _ = strings.Cut(version, `"`)
@@ -69,12 +69,12 @@ func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
 			t.Errorf("%d: %s %s: %s", i, c.method, c.path, text)
 		}
 	}
-	// What was written before there were defaults has them too, at another server.
+	// Objects that were written without defaults have them too, on another server.
 	_, before := ask(t, cfg, "GET", path+"/b", "")
 	if _, after := ask(t, start(t, s, nil), "GET", path+"/b", ""); after != before {
 		t.Errorf("another server has\n%s, this one\n%s", after, before)
 	}
-	// A change that changes nothing is written at most once, for the defaults.
+	// A patch without changes writes at most once, for the defaults.
 	_, first := ask(
 		t,
 		cfg,

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// crontabs is a definition that uses what definitions have.
+// crontabs is a definition that uses most features of definitions.
 const crontabs = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 "metadata":{"name":"crontabs.stable.example.com"},
 "spec":{"group":"stable.example.com","scope":"Namespaced",
@@ -46,7 +46,7 @@ const (
 	betaPath = "/apis/stable.example.com/v1beta1/namespaces/default/crontabs"
 )
 
-// ask makes a request and returns the answer's code and what it says.
+// ask sends a request, and returns the status code and the body of the response.
 func ask(t testing.TB, cfg *rest.Config, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
@@ -69,7 +69,7 @@ func ask(t testing.TB, cfg *rest.Config, method, path, body string, headers ...s
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = answer.Body.Close() }() // read to its end
+	defer func() { _ = answer.Body.Close() }() // it has been read to its end
 	data, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func ask(t testing.TB, cfg *rest.Config, method, path, body string, headers ...s
 	return answer.StatusCode, strings.Join(answer.Header.Values("Warning"), "\n") + string(data)
 }
 
-// define makes a definition and waits until its kind is served.
+// define creates a definition and waits until its kind is served.
 func define(t testing.TB, cfg *rest.Config, definition, path string) {
 	t.Helper()
 	if code, text := ask(t, cfg, "POST", crdPath, definition); code != 201 {
@@ -91,7 +91,7 @@ func define(t testing.TB, cfg *rest.Config, definition, path string) {
 	})
 }
 
-// crontab returns an object with fields beside those that it must have.
+// crontab returns an object with the required fields and those of spec.
 func crontab(name, spec string) string {
 	return fmt.Sprintf(
 		`{"apiVersion":"stable.example.com/v1","kind":"CronTab","metadata":{"name":%q},"spec":{"cronSpec":"* * * * */5"%s}}`,

@@ -19,14 +19,16 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// whole reads a request's body, at once where it is known how long that is, into a buffer if that is large enough.
+// whole reads a request's body. If the length is known it reads into buffer, or into one allocation if buffer is too
+// small.
 func whole(r *http.Request, buffer []byte) ([]byte, error) {
 	if r.ContentLength <= 0 || r.ContentLength > maxBody {
 		return io.ReadAll(r.Body)
 	}
 	data := buffer[:0]
 	for int64(len(data)) < r.ContentLength {
-		// What is announced costs the client nothing: there is room for four times what has come, and for small bodies.
+		// A large Content-Length costs the client nothing. So allocate at most four times what has arrived, or
+		// eagerBody.
 		room := min(r.ContentLength, max(4*int64(len(data)), eagerBody))
 		if int64(cap(data)) < room {
 			data = append(make([]byte, 0, room), data...)
@@ -34,7 +36,7 @@ func whole(r *http.Request, buffer []byte) ([]byte, error) {
 		n, err := io.ReadFull(r.Body, data[len(data):min(r.ContentLength, int64(cap(data)))])
 		data = data[:len(data)+n]
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break // shorter than announced: its decoder finds out
+			break // shorter than Content-Length: the decoder will report it
 		}
 		if err != nil {
 			return data, err
@@ -43,17 +45,17 @@ func whole(r *http.Request, buffer []byte) ([]byte, error) {
 	return data, nil
 }
 
-// eagerBody is how much of an announced body has its place before it comes.
+// eagerBody is how many bytes of a body are allocated before any of it arrives.
 const eagerBody = 32 << 10
 
-// body reads what the client sent, as JSON or protobuf; YAML becomes JSON. doubts are
-// what a strict reader would refuse.
+// body reads the request body as JSON or protobuf; YAML is converted to JSON. doubts are the errors that strict
+// decoding would report.
 func body(q *request) (data []byte, protobuf bool, doubts []error, err error) {
 	if data, err = whole(q.http, nil); err != nil {
 		return nil, false, nil, fmt.Errorf("read the request: %w", err)
 	}
 	if len(data) == 0 && q.http.Method == http.MethodDelete {
-		return nil, false, nil, nil // options that are not sent are of no type
+		return nil, false, nil, nil // delete options that are not sent have no content type
 	}
 	kind := runtime.ContentTypeJSON
 	if header := q.http.Header.Get("Content-Type"); header == runtime.ContentTypeProtobuf {
@@ -106,7 +108,7 @@ func unsupported() error {
 	}}
 }
 
-// decode reads the body as an object of a kind into obj.
+// decode reads the body into obj, as an object of the given kind.
 func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	if q.http.Header.Get("Content-Type") == runtime.ContentTypeProtobuf {
 		return decodeMessage(q, gvk, obj)
@@ -121,7 +123,7 @@ func (s *Server) decode(q *request, gvk schema.GroupVersionKind, obj runtime.Obj
 	return s.fromJSON(q, data, gvk, obj, doubts)
 }
 
-// fromJSON decodes strictly: what fieldValidation makes of doubts is done here.
+// fromJSON decodes strictly, and handles doubts as the fieldValidation parameter asks.
 func (s *Server) fromJSON(
 	q *request,
 	data []byte,
@@ -150,7 +152,7 @@ func (s *Server) fromJSON(
 	return tell(q, gvk, append(doubts, unknown...))
 }
 
-// tell makes of doubts what the client wants to hear of them.
+// tell reports doubts as an error or as warnings, or drops them, as the fieldValidation parameter asks.
 func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
 	if len(doubts) == 0 {
 		return nil
@@ -168,7 +170,7 @@ func tell(q *request, gvk schema.GroupVersionKind, doubts []error) error {
 	return nil
 }
 
-// fromProtobuf decodes a message in its envelope.
+// fromProtobuf decodes a protobuf message with its envelope.
 func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	message, ok := obj.(interface{ Unmarshal([]byte) error })
 	if !ok {
@@ -193,10 +195,10 @@ func fromProtobuf(data []byte, gvk schema.GroupVersionKind, obj runtime.Object) 
 
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
-// mostKept is how large a buffer is kept for the next body.
+// mostKept is the largest buffer, in bytes, that is kept for later bodies.
 const mostKept = 64 << 10
 
-// decodeMessage decodes a protobuf body, of which the object keeps nothing: a buffer serves for many.
+// decodeMessage decodes a protobuf body. The object shares no memory with the body, so the buffer is pooled.
 func decodeMessage(q *request, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	pooled := bodies.Get().(*[]byte)
 	defer bodies.Put(pooled)

@@ -27,7 +27,7 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// deleteOptions reads what a deletion shall be like, from the body, or from the query when there is none.
+// deleteOptions reads the options of a deletion from the body, or from the query if the body is empty.
 func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	data, protobuf, _, err := body(q)
@@ -61,7 +61,7 @@ func (s *Server) deleteOptions(q *request) (*metav1.DeleteOptions, error) {
 	return o, nil
 }
 
-// delete removes an object, or begins to.
+// delete removes an object, or begins its deletion.
 func (s *Server) delete(q *request) error {
 	o, err := s.deleteOptions(q)
 	if err != nil {
@@ -96,8 +96,7 @@ func (s *Server) delete(q *request) error {
 	})
 }
 
-// returnsDeleted names the resources whose deletion answers with the object itself, as
-// upstream.
+// returnsDeleted names the resources whose deletion returns the object itself, as upstream does.
 var returnsDeleted = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
 	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true,
@@ -106,8 +105,8 @@ var returnsDeleted = map[string]bool{
 	"resourceclaimtemplates": true, "resourceslices": true,
 }
 
-// remove deletes the object at a key as far as it can be now: at once, or by marking it
-// for those who hold it. It returns the object's last state and whether it is gone.
+// remove deletes the object at a key. If something delays that, such as a finalizer, remove marks the object as being
+// deleted. It returns the object's last state and whether it is gone.
 func (s *Server) remove(
 	ctx context.Context,
 	q *request,
@@ -181,7 +180,7 @@ func (s *Server) removeFrom(
 	return e, gone, lost, err
 }
 
-// mutateAndApproveDeletion asks all plugins; there is no object to change.
+// mutateAndApproveDeletion calls all admission plugins for a deletion, which has no new object.
 func (w *write) mutateAndApproveDeletion(name string) error {
 	a := w.admission()
 	a.Name, a.Subresource = name, ""
@@ -199,7 +198,7 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 	if err != nil {
 		return err
 	}
-	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind} // as upstream: by its kind
+	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind} // upstream names the kind here
 	if uid := uidOf(p.UID); uid != "" && uid != string(m.GetUID()) {
 		return apierrors.NewConflict(
 			named,
@@ -227,7 +226,7 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 	return nil
 }
 
-// mark writes into the object that it shall go: when, and who is waited for.
+// mark sets the deletion timestamp, the grace period and the finalizers of the object.
 func (w *write) mark(o *metav1.DeleteOptions) error {
 	m, err := meta.Accessor(w.obj)
 	if err != nil {
@@ -247,7 +246,7 @@ func (w *write) mark(o *metav1.DeleteOptions) error {
 		grace = max(0, period(w.obj, o.GracePeriodSeconds))
 	}
 	if began := m.GetDeletionTimestamp(); began != nil {
-		// A deletion under way can be hastened, not put off.
+		// The grace period of a deletion under way can be shortened, not extended.
 		was := m.GetDeletionGracePeriodSeconds()
 		if was == nil || o.GracePeriodSeconds == nil || grace >= *was {
 			return nil
@@ -344,15 +343,14 @@ func (s *Server) deleteCollection(q *request) error {
 	return s.writeDeleted(q, chosen, next)
 }
 
-// release gives back what a deleted object had claimed.
+// release gives back the addresses that a deleted service had claimed.
 func (w *write) release(txn *store.Txn) {
 	if svc, ok := w.old.(*corev1.Service); ok && w.s.services != nil {
 		w.s.services.Release(svc, txn)
 	}
 }
 
-// writeDeleted answers with the list of what was deleted, and where it goes on when that
-// was not all that was chosen.
+// writeDeleted answers with the list of deleted objects. If more are selected, the list has a token to continue with.
 func (s *Server) writeDeleted(q *request, deleted []*cache.Entry, next token) error {
 	if err := q.convert(deleted); err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 )
 
 // TestEveryKindsDefaultPropagationPolicy checks, for every kind, the finalizers after deletions with and without a
-// propagation policy. Proves S12.
+// propagation policy.
+// Proves S12.
 func TestEveryKindsDefaultPropagationPolicy(t *testing.T) {
 	const orphan, foreground, other = metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents,
 		"example.com/f"

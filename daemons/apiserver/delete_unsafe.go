@@ -20,14 +20,14 @@ const (
 	ignoreReadErrorsVerb = "unsafe-delete-ignore-read-errors"
 )
 
-// ignoresReadErrors says whether an object shall be deleted although it cannot be read.
+// ignoresReadErrors reports whether an object is to be deleted although it cannot be read.
 func ignoresReadErrors(o *metav1.DeleteOptions) bool {
 	ignore := o.IgnoreStoreReadErrorWithClusterBreakingPotential
 	return ignore != nil && *ignore
 }
 
-// deleteUnread removes an object that cannot be read, for who may do that. Nobody knows its finalizers, who owned it
-// and whom it owned; whoever watched it has been told to list again when it could not be read any more.
+// deleteUnread deletes an object that cannot be read, if the user may do that. Its finalizers, owners and dependents
+// are unknown, so they are ignored. Watches need no event: they had to list again when the object became unreadable.
 func (s *Server) deleteUnread(q *request) error {
 	ctx := q.http.Context()
 	q.trail.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
@@ -88,8 +88,8 @@ func (s *Server) deleteUnread(q *request) error {
 	})
 }
 
-// approveUnread asks the validating plugins about an object of which they are told the name. What depends on things
-// that cannot be read is not looked at: this is how they are got rid of.
+// approveUnread calls the validating plugins with an object that has only its name and namespace. Checks that depend on
+// unreadable objects are skipped, because this request is the way to delete those objects.
 func (s *Server) approveUnread(ctx context.Context, q *request) error {
 	w := &write{s: s, q: q, operation: "DELETE", old: q.served.New()}
 	m, err := meta.Accessor(w.old)

@@ -9,8 +9,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// Fields of features that upstream has turned off are not taken from a client: nothing would carry them out. The object
-// is taken without them, as upstream does.
+// Like upstream, the server drops fields of disabled features from objects that clients send, because nothing
+// implements them.
 func TestFieldsOfFeaturesThatAreOffAreDropped(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

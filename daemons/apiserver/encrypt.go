@@ -14,10 +14,10 @@ import (
 	"clusterctl/daemons/store/sealed"
 )
 
-// encrypted puts the encryption that cfg asks for before the store. /readyz/encryption-config
-// has the file as it is now in use, or fails; /readyz/encryption-rewritten reports whether
-// every stored object has been written with the first provider. The returned check is for /readyz: it fails while a KMS
-// plugin in use does not answer. It is nil without encryption.
+// encrypted wraps the store with the encryption that cfg configures. /readyz/encryption-config fails if the
+// configuration file on disk cannot be loaded. /readyz/encryption-rewritten reports whether every stored object has
+// been written with the first provider. The returned check is for /readyz: it fails while a KMS plugin in use does not
+// answer. It is nil without encryption.
 func encrypted(cfg config.APIServer, s store.Store, env run.Env) (
 	store.Store, run.Check, []func(context.Context, *Server) error, error,
 ) {
@@ -25,7 +25,7 @@ func encrypted(cfg config.APIServer, s store.Store, env run.Env) (
 		env.Health.Tell(
 			"encryption-rewritten",
 			func() error { return nil },
-		) // nothing is encrypted: there is no other key
+		) // nothing is encrypted, so nothing needs rewriting
 		return s, nil, nil, nil
 	}
 	names := newStorageNames(cfg.EtcdPrefix)
@@ -44,8 +44,8 @@ func encrypted(cfg config.APIServer, s store.Store, env run.Env) (
 	return sealed, sealed.Plugins, []func(context.Context, *Server) error{task}, nil
 }
 
-// rewritten are the resources whose values are written anew under another key. Events are
-// gone before that would matter, and would lose their time to live.
+// rewritten returns the resources whose values are rewritten after a change of keys. It leaves out events: they expire
+// before that matters, and rewriting would lose their time to live.
 func (s *Server) rewritten() (list []schema.GroupResource) {
 	for _, r := range s.cache.Resources() {
 		if gr := r.Kind.GR(); gr.Resource != "events" {
@@ -55,7 +55,7 @@ func (s *Server) rewritten() (list []schema.GroupResource) {
 	return list
 }
 
-// storageNames tell resources by the keys under which they are stored, and the other way.
+// storageNames maps store keys to resources, and resources to key prefixes.
 type storageNames struct {
 	prefix     string // ends in a slash
 	byKey      map[string]schema.GroupResource
@@ -76,8 +76,8 @@ func newStorageNames(prefix string) *storageNames {
 	return n
 }
 
-// resourceOf is the resource that a key belongs to. Those of custom resources begin with
-// the group, which has a dot.
+// resourceOf returns the resource that a key belongs to. Keys of custom resources begin with the group, which has a
+// dot.
 func (n *storageNames) resourceOf(key string) schema.GroupResource {
 	rest, ok := strings.CutPrefix(key, n.prefix)
 	if !ok {

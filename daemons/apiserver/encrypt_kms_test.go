@@ -19,7 +19,7 @@ import (
 	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// kept has an API server ask a plugin of its own.
+// kept returns a KMS plugin, and a change that makes an API server use it.
 func kept(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*config.APIServer)) {
 	dir, plugin := t.TempDir(), kmstest.New(t)
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
@@ -33,7 +33,7 @@ func kept(t *testing.T, timeout string) (plugin *kmstest.Plugin, change func(*co
 	return plugin, func(cfg *config.APIServer) { cfg.EncryptionProviderConfig = filepath.Join(dir, "encryption.yaml") }
 }
 
-// unread holds a client to be told that a secret cannot be decrypted, and by which plugin.
+// unread returns nil if a client's error states that a Secret cannot be decrypted, and names the plugin.
 func unread(what string, err error) error {
 	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Code != http.StatusInternalServerError {
@@ -50,8 +50,9 @@ func unread(what string, err error) error {
 	return nil
 }
 
-// S10, S12: an API server whose KMS plugin is away reads what it knows. What it does not is neither missing nor as it
-// was before: it says why, of that object and of lists that would have it, until the plugin answers.
+// An API server whose KMS plugin is unavailable still reads values whose seed it has cached. Reading another object
+// fails with the reason, and so does a list that would include it, until the plugin answers.
+// Proves S10, S12.
 func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -90,7 +91,7 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 		}
 	}
 	for _, version := range []string{"", "0"} {
-		wait(t, func() error { // at 0, as soon as it has heard of the change
+		wait(t, func() error { // at version 0, as soon as the cache has the change
 			_, err := second.CoreV1().Secrets("default").Get(ctx, "s", metav1.GetOptions{ResourceVersion: version})
 			return unread("get at "+version, err)
 		})
@@ -136,7 +137,8 @@ func TestWhatAPluginDoesNotDecryptIsNeitherMissingNorOld(t *testing.T) {
 	wait(t, func() error { return c.well("/healthz/kms-providers") })
 }
 
-// S10: without its plugin a server starts, is not ready, and says of secrets that they cannot be decrypted.
+// Without its plugin a server starts, is not ready, and reports that Secrets cannot be decrypted.
+// Proves S10.
 func TestAServerThatStartsWithoutItsPluginIsNotReadyUntilItIsThere(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

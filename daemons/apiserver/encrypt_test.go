@@ -21,7 +21,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// well asks a health path, as anybody may.
+// well requests a health check without credentials.
 func (c *cluster) well(path string) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.ca.Cert)
@@ -49,8 +49,7 @@ func encryption(keys ...string) string {
 	return text + "  - identity: {}\n"
 }
 
-// Secrets are unreadable in the store, and a new key takes the place of the old one while
-// the server runs.
+// Secrets are stored encrypted, and a new key replaces the old one while the server runs.
 func TestSecretsAreEncryptedAtRestAndTheKeyIsRotated(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: nobody grants what he does not have, by whichever way an object is written.
+// Users cannot grant rights that they do not have, by any kind of write.
+// Proves S12.
 func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -73,7 +74,7 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 	for _, k := range []struct {
 		kind, path string
 		text       func(meta string, strong bool) string
-		// a JSON patch that grants more to an object that grants little; none where it cannot be changed
+		// grow is a JSON patch that adds rights to an object with few; empty if the object cannot be changed.
 		grow string
 	}{
 		{"Role", "/apis/" + api + "/namespaces/default/roles", nil, `[{"op":"add","path":"/rules/0/resources/-","value":"secrets"}]`},
@@ -89,7 +90,7 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 				return binding(k.kind, meta, map[bool]string{true: "cluster-admin", false: "weak"}[strong])
 			}
 		}
-		// What is there before is an administrator's.
+		// An administrator has created the objects before.
 		if k.kind == "Role" {
 			if code, text := ask(t, admin, "POST", "/apis/"+api+"/clusterroles",
 				role("ClusterRole", name("weak"), "configmaps")); code != 201 {
@@ -194,14 +195,14 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 		if list, text := ask(t, admin, "GET", k.path+"/a", ""); list != 404 {
 			t.Errorf("a %s was made: %s", k.kind, text)
 		}
-		// What she has she gives, and what she may escalate or bind by its name.
+		// Jane may grant the rights that she has, and those of roles that she may escalate or bind by name.
 		fine := []try{
 			{"POST", "POST", k.path, k.text(name("given"), false), ""},
 			{"apply", "PATCH", k.path + "/applied?fieldManager=m", k.text(name("applied"), false), apply},
 			{"PUT that creates", "PUT", k.path + "/put", k.text(name("put"), false), ""},
 		}
 		if k.grow != "" {
-			// A POST has no name in its path, and the right is to a role of that name.
+			// A POST has no name in its path, so a right that is limited to that name does not cover it.
 			if code, text := ask(t, jane, "POST", k.path, k.text(name("free"), true)); code != 403 {
 				t.Errorf("a POST of a %s that may be escalated by its name: %d %s", k.kind, code, text)
 			}
@@ -230,7 +231,9 @@ func TestNobodyGrantsMoreThanHeHasByAnyKindOfWrite(t *testing.T) {
 	}
 }
 
-// S08: who may only read a node's kubelet through the server runs nothing in its pods: a WebSocket begins with a GET.
+// A user who may only read a kubelet through the server cannot run commands in its pods, although a WebSocket starts
+// with a GET.
+// Proves S08.
 func TestReadingAKubeletThroughTheServerRunsNothing(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -247,16 +250,16 @@ func TestReadingAKubeletThroughTheServerRunsNothing(t *testing.T) {
 		}
 	}
 	jane := c.as(certs.Request{CommonName: "jane"})
-	// What she was granted holds when the cache has heard of it, a moment after it was written.
+	// The grant takes effect a moment after it was written, when the cache has it.
 	wait(t, func() error {
 		code, text := ask(t, jane, "GET", "/api/v1/nodes/bare/proxy/metrics", "")
-		if code != 503 { // she may, and there is no kubelet
+		if code != 503 { // allowed, but there is no kubelet
 			return fmt.Errorf("what she was granted does not hold: %d %s", code, text)
 		}
 		return nil
 	})
 	for path, want := range map[string]int{
-		"/metrics": 503, "/pods": 503, "/execute": 503, // as far as there is no kubelet
+		"/metrics": 503, "/pods": 503, "/execute": 503, // allowed, but there is no kubelet
 		"/exec/shop/web/main": 403, "/attach/shop/web/main": 403, "/portForward/shop/web": 403,
 		"/run/shop/web/main":   403,
 		"//exec/shop/web/main": 403, "/./exec/shop/web/main": 403, "/pods/../exec/shop/web/main": 403,

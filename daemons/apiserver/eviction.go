@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxDisrupted bounds how many evictions a budget's status holds before its controller
-// has seen them.
+// maxDisrupted is how many evictions a budget's status may list that its controller has not processed yet.
 const maxDisrupted = 2000
 
 var (
@@ -25,7 +24,7 @@ var (
 	budgets      = policyv1.SchemeGroupVersion.WithResource("poddisruptionbudgets")
 )
 
-// evict deletes a pod unless a disruption budget says that too many would be missing.
+// evict deletes a pod, unless a disruption budget does not allow it.
 func (s *Server) evict(q *request) error {
 	if q.Verb != "create" {
 		return methodNotAllowed(q)
@@ -57,12 +56,12 @@ func (s *Server) evict(q *request) error {
 	if err != nil {
 		return err
 	}
-	// All who have a say are asked before the budget is spent, since a refusal does not give it back: a node could use
-	// up the budgets of other nodes' pods.
+	// All admission plugins run before the budget is spent, since a refusal does not give it back. Otherwise a node
+	// could use up the budgets of other nodes' pods.
 	if err := s.presentTo(s.o.Validators, q, "CREATE", evictionKind, e, len(o.DryRun) > 0); err != nil {
 		return err
 	}
-	// Its delete must concern the pod that was looked at.
+	// The deletion must apply to the same pod that was checked.
 	if o.Preconditions == nil {
 		o.Preconditions = &metav1.Preconditions{}
 	}
@@ -78,7 +77,7 @@ func (s *Server) evict(q *request) error {
 	)
 }
 
-// evictable reads the pod that is to be evicted.
+// evictable returns the pod that is to be evicted.
 func (s *Server) evictable(q *request, o *metav1.DeleteOptions) (*corev1.Pod, error) {
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return nil, err
@@ -98,16 +97,17 @@ func (s *Server) evictable(q *request, o *metav1.DeleteOptions) (*corev1.Pod, er
 	return pod, checkPreconditions(q, pod, o.Preconditions)
 }
 
-// An eviction that lost against other writes of its pod is tried so often, as upstream does, with a pause between.
+// evictionTries is how often an eviction is tried when it conflicts with other writes of its pod, as upstream does.
+// evictionPause is the time between two tries.
 const (
 	evictionTries = 20
 	evictionPause = 500 * time.Millisecond
 )
 
-// evictPod takes what a pod's eviction costs from its budget, and deletes it. Where the pod's state was why it costs
-// nothing, the pod must still be of the version that was looked at, for it may have become ready since.
+// evictPod charges a pod's eviction to its disruption budget, and deletes the pod. If the pod's state made the eviction
+// free, the deletion requires the pod version that was checked, because the pod may have become ready since.
 func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) error {
-	ours := o.Preconditions.ResourceVersion == nil // nobody else asks for a version
+	ours := o.Preconditions.ResourceVersion == nil // false if the client asked for a certain version
 	for try := 1; !needsBudget(pod); try++ {
 		err := s.removeEvicted(q, pod, o, !over(pod))
 		if !ours || !apierrors.IsConflict(err) || try == evictionTries {
@@ -133,7 +133,8 @@ func (s *Server) evictPod(q *request, pod *corev1.Pod, o *metav1.DeleteOptions) 
 	return err
 }
 
-// removeEvicted deletes a pod that says why it goes: of the version that was looked at, if that is asked for.
+// removeEvicted records in the pod's status why it is evicted, and deletes it. With asSeen, it requires the pod version
+// that was checked.
 func (s *Server) removeEvicted(q *request, pod *corev1.Pod, o *metav1.DeleteOptions, asSeen bool) error {
 	o = o.DeepCopy()
 	if asSeen && o.Preconditions.ResourceVersion == nil {
@@ -148,8 +149,8 @@ func (s *Server) removeEvicted(q *request, pod *corev1.Pod, o *metav1.DeleteOpti
 	return err
 }
 
-// markEvicted has a pod say why it goes, before it does. A version that it is to have goes on to be the one that it has
-// then.
+// markEvicted records in the pod's status why it is evicted. If must names a resource version, markEvicted replaces it
+// with the version that this write produces.
 func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
 	w, one, err := s.writeAs(
 		q.http.Context(),
@@ -196,20 +197,20 @@ func (s *Server) markEvicted(q *request, must *metav1.Preconditions) error {
 	return nil
 }
 
-// needsBudget says whether a pod's eviction takes something away: not when it is
-// finished, not started, or going anyway.
+// needsBudget reports whether a pod's eviction counts against a disruption budget. It does not if the pod is finished,
+// not started, or being deleted already.
 func needsBudget(pod *corev1.Pod) bool {
 	return !over(pod) && pod.Status.Phase != corev1.PodPending
 }
 
-// over says whether a pod serves nobody any more, whatever is written of it.
+// over reports whether a pod is finished or being deleted.
 func over(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		pod.DeletionTimestamp != nil
 }
 
-// spend takes one disruption from the budget that covers a pod. It returns the budget's name where it spares it, for
-// the pod is not ready.
+// spend takes one disruption from the budget that covers a pod. If it takes none because the pod is not ready, it
+// returns the budget's name.
 func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, err error) {
 	found, err := s.budgetsOf(pod)
 	if err != nil || len(found) == 0 {
@@ -226,7 +227,7 @@ func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, er
 	if !ready(pod) &&
 		(alwaysAllow(budget) || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy &&
 			budget.Status.DesiredHealthy > 0) {
-		return budget.Name, nil // it is not among the healthy ones that the budget counts
+		return budget.Name, nil // the pod is not among the healthy pods that the budget counts
 	}
 	w, one, err := s.writeAs(q.http.Context(), q, budgets, "status", budget.Namespace, budget.Name)
 	if err != nil {
@@ -243,7 +244,7 @@ func (s *Server) spend(q *request, pod *corev1.Pod, dry bool) (spares string, er
 	return "", err
 }
 
-// spent returns a budget after an eviction, or the refusal.
+// spent returns a budget after an eviction, or an error if the budget does not allow it.
 func spent(
 	stored *policyv1.PodDisruptionBudget,
 	pod *corev1.Pod,
@@ -279,7 +280,7 @@ func spent(
 	return next, nil
 }
 
-// beingProcessed is the refusal that has a client ask again soon.
+// beingProcessed returns the refusal that makes a client retry soon.
 func beingProcessed(budget string) error {
 	return refusal(fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget), 10)
 }
@@ -294,7 +295,7 @@ func refusal(cause string, retry int) error {
 }
 
 func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
-	list := s.Objects().List(budgets.GroupResource(), pod.Namespace) // before it is asked what was not in it
+	list := s.Objects().List(budgets.GroupResource(), pod.Namespace) // list before asking for unreadable objects, so that none is missed
 	if all := s.cache.Resource(budgets.GroupResource()); all != nil {
 		if err := all.Unread(pod.Namespace + "/"); err != nil {
 			return nil, apierrors.NewInternalError(

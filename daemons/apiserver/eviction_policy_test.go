@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// forbidden has a policy refuse writes of something to everybody, and waits until it does.
+// forbidden creates a policy that refuses certain writes by all users, and waits until it takes effect.
 func forbidden(
 	ctx context.Context,
 	t *testing.T,
@@ -59,8 +59,8 @@ func forbidden(
 	})
 }
 
-// Plugins are asked about the eviction, before it takes anything from a budget, and not again about what follows from
-// it.
+// Admission plugins check an eviction before its budget is spent. They do not check the writes that follow from the
+// eviction.
 func TestPoliciesAreAskedAboutAnEvictionAlone(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

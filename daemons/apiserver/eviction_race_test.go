@@ -21,8 +21,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// Whether a budget guards a pod follows from its state. A pod that becomes ready between that look and its deletion is
-// looked at again.
+// A pod's state decides whether a budget guards it. A pod that becomes ready between this decision and its deletion is
+// checked again.
 func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -89,9 +89,9 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		phase   corev1.PodPhase
-		healthy int32 // of one that is to be
+		healthy int32 // healthy pods, of one desired
 		becomes corev1.ConditionStatus
-		cause   string // of the refusal; empty: it is evicted
+		cause   string // cause of the refusal; empty if the pod is evicted
 	}{
 		"it starts and gets ready": {corev1.PodPending, 1, "True", "needs 1 healthy pods and has 1 " +
 			"currently"},
@@ -136,7 +136,7 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 			}
 			must(pdbs.UpdateStatus(ctx, b, metav1.UpdateOptions{}))
 			before := asked.Load()
-			wait(t, func() error { // for the webhook to be known
+			wait(t, func() error { // until the webhook is in effect
 				err := pods.EvictV1(
 					ctx,
 					&policyv1.Eviction{
@@ -154,7 +154,7 @@ func TestAPodThatBecomesReadyWhileItIsEvictedIsGuarded(t *testing.T) {
 				meanwhile.Store(&change)
 			}
 			before = asked.Load()
-			// A client that is asked to come back would, and find the pod guarded.
+			// A client that retries as asked would find the pod guarded.
 			err = client.CoreV1().
 				RESTClient().
 				Post().

@@ -16,8 +16,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: a node evicts its own pods alone, and what is refused takes nothing from the budget of the pod that it asked
-// about.
+// A node may evict only its own pods. A refused eviction takes nothing from the pod's budget.
+// Proves S12.
 func TestARefusedEvictionSpendsNothing(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -90,7 +90,7 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 	if n := allowed(ctx, "mine"); n != 0 {
 		t.Errorf("%d disruptions are left of its own", n)
 	}
-	// Whoever waits for the condition is told by whoever spends the last disruption.
+	// The eviction that spends the last disruption also sets the condition, for clients that wait for it.
 	spent, err := client.PolicyV1().PodDisruptionBudgets("default").Get(ctx, "mine", metav1.GetOptions{})
 	must(spent, err)
 	allowing := meta.FindStatusCondition(spent.Status.Conditions, policyv1.DisruptionAllowedCondition)
@@ -120,7 +120,8 @@ func TestARefusedEvictionSpendsNothing(t *testing.T) {
 	}
 }
 
-// A pod that is evicted says so before it goes, to its kubelet and to whoever counts its failure.
+// The status of an evicted pod states the reason before the pod is deleted, for its kubelet and for controllers that
+// count failures.
 func TestAnEvictedPodSaysWhyItGoes(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -133,7 +134,7 @@ func TestAnEvictedPodSaysWhyItGoes(t *testing.T) {
 	}
 	stale := "1"
 	for name, c := range map[string]struct {
-		options *metav1.DeleteOptions // with the pod's own version where it is empty
+		options *metav1.DeleteOptions // if its resource version is empty, the test uses the pod's own
 		want    string
 		goes    bool
 	}{

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// RepairAddresses compares claims of service addresses with Services, as is done now and then.
+// RepairAddresses compares claims of service addresses with Services once.
 func (s *Server) RepairAddresses(ctx context.Context, now time.Time) error {
 	return s.repairAddressesAt(ctx, now)
 }

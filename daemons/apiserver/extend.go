@@ -25,13 +25,13 @@ import (
 
 var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
 
-// extension is a kind that is served because a definition says so.
+// extension is a kind that is served because a CustomResourceDefinition declares it.
 type extension struct {
-	definition *apiextensionsv1.CustomResourceDefinition // as it was
+	definition *apiextensionsv1.CustomResourceDefinition // the version that is served
 	kind       *kinds.Kind
 }
 
-// mayExtend says what is missing for the server to be ready.
+// mayExtend is the readiness check that fails until the CustomResourceDefinitions are served.
 func (s *Server) mayExtend() error {
 	if s.extended.Load() || s.cache.Resource(definitions.GroupResource()) == nil {
 		return nil
@@ -39,8 +39,8 @@ func (s *Server) mayExtend() error {
 	return errors.New("the definitions of custom resources are not served yet")
 }
 
-// extend serves what definitions in the cluster declare, until ctx ends. The server is
-// not ready before it has seen all of them once.
+// extend serves the kinds that CustomResourceDefinitions declare, until ctx ends. The server is not ready before extend
+// has processed all of them once.
 func (s *Server) extend(ctx context.Context) error {
 	crds := s.cache.Resource(definitions.GroupResource())
 	if crds == nil {
@@ -55,7 +55,7 @@ func (s *Server) extend(ctx context.Context) error {
 		snapshot := crds.Snapshot()
 		cursor, err := crds.Watch(cache.Topic{}, snapshot.Revision)
 		if err != nil {
-			continue // loaded anew meanwhile
+			continue // the cache was reloaded meanwhile
 		}
 		more, err := s.follow(ctx, snapshot, serving)
 		var retry <-chan time.Time
@@ -86,7 +86,7 @@ func (s *Server) extend(ctx context.Context) error {
 	return nil
 }
 
-// followed is the revision up to which definitions are served as they say.
+// followed is the revision up to which CustomResourceDefinitions have been processed.
 type followed struct {
 	mu       sync.Mutex
 	revision int64
@@ -103,7 +103,7 @@ func (f *followed) reach(revision int64) {
 	}
 }
 
-// wait returns when a revision is reached, or ctx ends.
+// wait returns when that revision has been reached, or ctx ends.
 func (f *followed) wait(ctx context.Context, revision int64) {
 	for {
 		f.mu.Lock()
@@ -124,12 +124,12 @@ func (f *followed) wait(ctx context.Context, revision int64) {
 	}
 }
 
-// arrival is how long a request for something unknown waits for its definition.
+// arrival is how long a request for an unknown resource waits for its definition.
 const arrival = 3 * time.Second
 
-// current holds a request for a document about what is served until it says what this server knows of every definition
-// that is established anywhere: who has seen that looks for the kind at any server. It waits for no definition that
-// cannot be served, and not at all while the store does not answer.
+// current delays a discovery or OpenAPI request until the document covers every definition that any server has
+// established. A client that saw a definition as established may look for its kind at any server. current does not wait
+// for definitions that cannot be served, and not at all while the store does not answer.
 func (s *Server) current(q *request, crds *cache.Resource) {
 	if q.http.Method != http.MethodGet ||
 		!strings.HasPrefix(q.Path, "/apis") && !strings.HasPrefix(q.Path, "/openapi/") ||
@@ -143,8 +143,8 @@ func (s *Server) current(q *request, crds *cache.Resource) {
 	}
 }
 
-// arrive holds a request for a resource that is not served here until the definitions
-// that are established anywhere are: who has seen that may ask any server at once.
+// arrive delays a request for a resource that is not served here until this server has processed every definition that
+// any server has established. A client that saw a definition as established may ask any server at once.
 func (s *Server) arrive(q *request) error {
 	crds := s.cache.Resource(definitions.GroupResource())
 	if crds != nil && !q.Resource && q.aggregated == nil {
@@ -159,15 +159,15 @@ func (s *Server) arrive(q *request) error {
 	ctx, cancel := context.WithTimeout(q.http.Context(), arrival)
 	defer cancel()
 	if _, err := s.cache.Current(ctx); err != nil {
-		return nil // it is not served as far as is known
+		return nil // treat it as not served
 	}
 	s.followed.wait(ctx, crds.Revision())
 	q.find(s)
 	return nil
 }
 
-// follow makes what is served that what a snapshot of definitions declares. more says
-// that something is under way that must be looked at again.
+// follow makes the served kinds match a snapshot of the definitions. more reports that it must be called again, because
+// something is still under way.
 func (s *Server) follow(
 	ctx context.Context,
 	snapshot *cache.Snapshot,
@@ -175,7 +175,7 @@ func (s *Server) follow(
 ) (more bool, err error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	snapshot.Ascend("", "", func(e *cache.Entry) bool {
-		if obj, err := e.Object(); err == nil { // what cannot be read is served as it was
+		if obj, err := e.Object(); err == nil { // a definition that cannot be read is served as before
 			if d, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
 				all = append(all, d)
 			}
@@ -188,8 +188,8 @@ func (s *Server) follow(
 	for _, d := range all {
 		status := custom.Judge(d, names, s.o.Now())
 		if !equality.Semantic.DeepEqual(status, d.Status) {
-			// What is accepted is served when it is written: then all servers know it. The next one may not have the
-			// same names.
+			// A definition is served after its accepted names are stored, so that all servers know them. A later
+			// definition may not claim the same names.
 			names.Accept(d, status.AcceptedNames)
 			if err := s.judge(ctx, d, status); err != nil {
 				failed = append(failed, err)
@@ -210,14 +210,14 @@ func (s *Server) follow(
 		}
 	}
 	for _, d := range all {
-		// Watchers stay: they shall see the objects go.
+		// Watches continue, so that they report the deletion of the objects.
 		if was, ok := serving[d.Name]; ok && d.DeletionTimestamp != nil {
 			was.kind.Untyped.Family.Closed.Store(true)
 		}
 	}
 	for name, was := range serving {
 		if wanted[name] || s.cache.Resource(definitions.GroupResource()).Unread(name) != nil {
-			continue // what cannot be read is served as it was
+			continue // a definition that cannot be read is served as before
 		}
 		s.cache.Drop(was.kind)
 		s.fields.forget(was.kind)
@@ -244,14 +244,14 @@ func (s *Server) follow(
 	return more, errors.Join(failed...)
 }
 
-// differs says whether two states of a definition declare different things.
+// differs reports whether two states of a definition declare different kinds.
 func differs(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	return a != b && (a.UID != b.UID ||
 		!equality.Semantic.DeepEqual(a.Spec, b.Spec) ||
 		!equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames))
 }
 
-// begin serves what a definition declares, in place of what it declared before.
+// begin serves the kind that a definition declares, in place of the kind that it declared before.
 func (s *Server) begin(
 	ctx context.Context,
 	d *apiextensionsv1.CustomResourceDefinition,
@@ -277,7 +277,7 @@ func (s *Server) begin(
 	return nil
 }
 
-// sorted returns kinds in the order of their groups and names.
+// sorted returns the kinds, ordered by group and resource.
 func sorted(serving map[string]extension) []*kinds.Kind {
 	var list []*kinds.Kind
 	for _, e := range serving {
@@ -289,7 +289,7 @@ func sorted(serving map[string]extension) []*kinds.Kind {
 	return list
 }
 
-// judge writes what became of a definition's names.
+// judge writes the status of a definition, with the result of checking its names.
 func (s *Server) judge(
 	ctx context.Context,
 	d *apiextensionsv1.CustomResourceDefinition,
@@ -304,7 +304,7 @@ func (s *Server) judge(
 		case !ok:
 			return nil, apierrors.NewNotFound(definitions.GroupResource(), d.Name)
 		case now.ResourceVersion != d.ResourceVersion:
-			return live, nil // what was judged is the past
+			return live, nil // the definition changed since its status was computed
 		}
 		next := now.DeepCopy()
 		next.Status = status
@@ -316,8 +316,8 @@ func (s *Server) judge(
 	return nil
 }
 
-// clean deletes the objects of a definition on its way out, and lets it go when there
-// are none. left says that some are held by others.
+// clean deletes the objects of a definition that is being deleted, and removes the definition's finalizer when no
+// object is left. left reports that finalizers keep some objects.
 func (s *Server) clean(
 	ctx context.Context,
 	d *apiextensionsv1.CustomResourceDefinition,

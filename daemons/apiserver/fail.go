@@ -22,10 +22,10 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// statusKind is what errors are.
+// statusKind is the kind of error responses.
 var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 
-// status returns an error as the API tells it.
+// status returns the Status that describes an error to a client.
 func status(err error) metav1.Status {
 	var known apierrors.APIStatus
 	var large *http.MaxBytesError
@@ -39,7 +39,7 @@ func status(err error) metav1.Status {
 	case errors.Is(err, store.ErrUnavailable):
 		return apierrors.NewTimeoutError(err.Error(), 0).ErrStatus
 	case errors.Is(err, context.DeadlineExceeded),
-		errors.Is(err, os.ErrDeadlineExceeded): // the latter says so of what the client sends
+		errors.Is(err, os.ErrDeadlineExceeded): // the latter comes from reading the request body
 		return apierrors.NewTimeoutError("the request did not complete within the allotted timeout", 0).ErrStatus
 	case errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request was given up", 0).ErrStatus
@@ -47,7 +47,7 @@ func status(err error) metav1.Status {
 	return apierrors.NewInternalError(err).ErrStatus
 }
 
-// fail answers with an error.
+// fail answers a request with an error.
 func (s *Server) fail(q *request, err error) {
 	st := status(err)
 	if st.Code == 0 {
@@ -61,7 +61,7 @@ func (s *Server) fail(q *request, err error) {
 		s.log.Warn("a request failed", "method", q.http.Method, "path", q.Path, "user", q.user.Name, "err", err)
 	}
 	if q.w.(*recorder).code != 0 {
-		return // the answer had begun: it breaks off
+		return // the response has begun, so it is cut off
 	}
 	if st.Details != nil && st.Details.RetryAfterSeconds > 0 {
 		q.w.Header().Set("Retry-After", strconv.Itoa(int(st.Details.RetryAfterSeconds)))
@@ -70,13 +70,14 @@ func (s *Server) fail(q *request, err error) {
 		q.w.Header().Set("WWW-Authenticate", `Bearer realm="kubernetes"`)
 	}
 	if st.Code == http.StatusGatewayTimeout && q.http.ProtoMajor == 1 {
-		// Its time for reading is over, which the next request on the connection would take for its client's leaving.
+		// The connection's read deadline has passed. A later request on it would take the failing reads for a client
+		// that left.
 		q.w.Header().Set("Connection", "close")
 	}
 	q.w.Header().Set("X-Content-Type-Options", "nosniff")
-	// Errors come in the encoding that was asked for, and in no other shape than their own.
-	if q.media == (wire.Media{}) { // it failed before that was looked at
-		q.media, _ = wire.Negotiate(q.http, true, true) // what cannot be had is JSON
+	// An error is sent in the encoding that was asked for, but never as a table or in another shape.
+	if q.media == (wire.Media{}) { // the request failed before negotiation
+		q.media, _ = wire.Negotiate(q.http, true, true) // falls back to JSON
 	}
 	media := wire.Media{Format: q.media.Format, Pretty: q.media.Pretty}
 	if err := media.WriteObject(q.w, int(st.Code), statusKind, &st); err != nil {
@@ -84,7 +85,7 @@ func (s *Server) fail(q *request, err error) {
 	}
 }
 
-// upstreamsFault tells what clients do wrong, and upstream has not classified, as upstream does: as a fault of its own
+// upstreamsFault returns a client's error that upstream does not classify as upstream reports it: as an internal error
 // without a reason.
 func upstreamsFault(err error) error {
 	if _, known := err.(apierrors.APIStatus); known || err == nil {
@@ -99,21 +100,21 @@ func upstreamsFault(err error) error {
 	}
 }
 
-// invalid refuses an object for what is wrong with it.
+// invalid returns the error that refuses an object for errs.
 func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	return api.Invalid(kind, name, errs)
 }
 
-// recorder remembers what was answered.
+// recorder is a response writer that records the status code and the size of the response.
 type recorder struct {
 	http.ResponseWriter
 	code      int
 	size      int64
 	outside   atomic.Int64 // nanoseconds that webhooks took
 	onRelease func()
-	turn      flow.Ticket    // until it is given back
-	onHeader  func(code int) // called before an answer begins
-	also      io.Writer      // gets what is answered as well
+	turn      flow.Ticket    // the flow control ticket, until it is returned
+	onHeader  func(code int) // called before the response begins
+	also      io.Writer      // receives a copy of the response body
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -137,7 +138,7 @@ func (r *recorder) Write(data []byte) (int, error) {
 		r.begins(http.StatusOK)
 	}
 	if r.also != nil {
-		_, _ = r.also.Write(data) // to memory
+		_, _ = r.also.Write(data) // writes to memory, cannot fail
 	}
 	n, err := r.ResponseWriter.Write(data)
 	r.size += int64(n)
@@ -156,8 +157,8 @@ func (r *recorder) release() {
 	}
 }
 
-// otherObject refuses a write whose object is not the one that is stored under its name, or where nothing is, in the
-// words of upstream's store.
+// otherObject refuses a write whose UID is not that of the object stored under its name, or that has a UID while no
+// object is stored. The message is that of upstream's store.
 func (s *Server) otherObject(q *request, meant, is types.UID) error {
 	return apierrors.NewConflict(
 		q.gr(),
@@ -167,8 +168,7 @@ func (s *Server) otherObject(q *request, meant, is types.UID) error {
 	)
 }
 
-// uidConflict is the reason of a conflict when the object that is meant is another one,
-// in upstream's words.
+// uidConflict returns the reason of a conflict of UIDs, in upstream's words.
 func uidConflict(meant, is types.UID) error {
 	return errors.New(
 		"Precondition failed: UID in precondition: " + string(meant) + ", UID in object meta: " + string(is),

@@ -26,27 +26,27 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// fieldManagers keep account of who manages which fields, one manager for each kind
-// and subresource. They are made when first needed.
+// fieldManagers track which manager owns which fields. There is one field manager for each kind and subresource,
+// created at its first use.
 type fieldManagers struct {
 	s         *Server
 	converter func() managedfields.TypeConverter
 
-	scale func() (*managedfields.FieldManager, error) // of Scales, whatever they are of
+	scale func() (*managedfields.FieldManager, error) // for Scale objects of any resource
 
 	keys func() managed.Keys
 	memo managed.Memo
 
 	mu        sync.Mutex
 	managers  map[accounted]*managedfields.FieldManager
-	described map[*kinds.Kind]managedfields.TypeConverter // of what client-go does not know
+	described map[*kinds.Kind]managedfields.TypeConverter // kinds that client-go does not know
 }
 
 type accounted struct {
 	kind        *kinds.Kind
 	alias       *kinds.Alias
 	subresource string
-	large       bool // the converter sorts fields of all objects
+	large       bool // the converter orders the fields of all objects
 }
 
 func (f *fieldManagers) init(s *Server) {
@@ -55,7 +55,7 @@ func (f *fieldManagers) init(s *Server) {
 	f.converter = sync.OnceValue(func() managedfields.TypeConverter {
 		parser, err := managed.Schema()
 		if err != nil {
-			panic(err) // it is part of the program
+			panic(err) // the schema is compiled in
 		}
 		return inOrder{TypeConverter: managedfields.NewSchemeTypeConverter(s.scheme, parser)}
 	})
@@ -63,15 +63,15 @@ func (f *fieldManagers) init(s *Server) {
 	f.keys = sync.OnceValue(f.listKeys)
 }
 
-// warm reads the types' schemas, which the first write would otherwise wait for.
+// warm loads the types' schemas, so that the first write does not have to wait for it.
 func (f *fieldManagers) warm() { f.keys() }
 
-// listKeys are the names by which the items of lists are told apart, in any kind.
+// listKeys returns the field names that identify the items of lists, over all kinds.
 func (f *fieldManagers) listKeys() managed.Keys {
 	typed, err := f.converter().
 		ObjectToTyped(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}})
 	if err != nil {
-		return nil // then there are no schemas, and no managers either
+		return nil // without schemas there are no managers either
 	}
 	return managed.KeysOf(typed.Schema())
 }
@@ -118,7 +118,7 @@ func (f *fieldManagers) make(s wire.Served, subresource string, large bool) (*ma
 		return managedfields.NewDefaultFieldManager(converter, f.s.scheme, defaulter{k}, f.s.scheme,
 			k.GVK, k.GVK.GroupVersion(), subresource, resets(k, k.GVK.GroupVersion(), subresource))
 	}
-	// Fields are owned under the version that a client writes in.
+	// Fields are owned under the version that the client writes in.
 	return managedfields.NewDefaultFieldManager(converter, spoken{f.s.scheme, k}, defaulter{k}, f.s.scheme,
 		s.Version(), k.GVK.GroupVersion(), subresource, resets(k, s.Version().GroupVersion(), subresource))
 }
@@ -132,14 +132,14 @@ func (f *fieldManagers) makeScale() (*managedfields.FieldManager, error) {
 		scaleKind, scaleKind.GroupVersion(), "scale", nil)
 }
 
-// types tells how the fields of a kind merge.
+// types returns the type converter of a kind, which defines how its fields merge.
 func (f *fieldManagers) types(k *kinds.Kind) (managedfields.TypeConverter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.describe(k)
 }
 
-// describe is types while f is locked.
+// describe is like types; the caller holds f.mu.
 func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, error) {
 	if k.Untyped == nil && clientsKnow(k) {
 		return f.converter(), nil
@@ -147,7 +147,7 @@ func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, er
 	if known := f.described[k]; known != nil {
 		return known, nil
 	}
-	// client-go does not know these: how their fields merge is told by what we tell clients.
+	// client-go does not know these kinds. The schema that is published to clients defines how their fields merge.
 	models, err := openapi.Models(k)
 	if err != nil {
 		return nil, err
@@ -160,12 +160,12 @@ func (f *fieldManagers) describe(k *kinds.Kind) (managedfields.TypeConverter, er
 	return f.described[k], nil
 }
 
-// clientsKnow says whether client-go knows how a kind's fields merge.
+// clientsKnow reports whether client-go knows how a kind's fields merge.
 func clientsKnow(k *kinds.Kind) bool {
 	return k.GVK != scaleKind && k.GVK.Group != apiextensionsv1.GroupName && k.GVK.Group != apiregistrationv1.GroupName
 }
 
-// forget lets the managers of a kind that is not served any more go.
+// forget removes the field managers of a kind that is not served any more.
 func (f *fieldManagers) forget(k *kinds.Kind) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,7 +177,7 @@ func (f *fieldManagers) forget(k *kinds.Kind) {
 	})
 }
 
-// resets says what a write does not change whatever is sent, and so does not own.
+// resets returns the fields that a write cannot change, and so does not own.
 func resets(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
 	if k.Status == nil {
 		return nil
@@ -204,7 +204,7 @@ func resets(k *kinds.Kind, gv schema.GroupVersion, subresource string) map[field
 	return filters
 }
 
-// defaulter fills in what apply's result leaves out.
+// defaulter sets the defaults of fields that the result of an apply leaves out.
 type defaulter struct{ kind *kinds.Kind }
 
 // Default implements runtime.ObjectDefaulter.
@@ -214,8 +214,8 @@ func (d defaulter) Default(obj runtime.Object) {
 	}
 }
 
-// update returns obj with the fields in which it differs from live managed by manager. before is the entry of
-// live, nil if there is none.
+// update returns obj, with manager as the owner of the fields in which it differs from live. before is the cache entry
+// of live; nil if there is none.
 func (f *fieldManagers) update(
 	s wire.Served,
 	subresource string,
@@ -237,7 +237,7 @@ func (f *fieldManagers) update(
 			return obj, err
 		}
 	}
-	// The field manager takes the account out of what it is given, and changes nothing below.
+	// The field manager removes managedFields from its input, and changes nothing below that.
 	live = shallow(live)
 	for _, o := range []runtime.Object{live, obj} {
 		o.GetObjectKind().SetGroupVersionKind(s.GVK)
@@ -249,10 +249,11 @@ func (f *fieldManagers) update(
 	return out, nil
 }
 
-// worthRemembering is the size up to which objects are compared with those written before.
+// worthRemembering is the size, in bytes, of the largest objects whose result is remembered.
 const worthRemembering = 32 << 10
 
-// remember returns a write's key and the account that it changes; false if its outcome is not to be remembered.
+// remember returns the memo key of a write and the managed fields before it. ok is false if the result of the write
+// must not be remembered.
 func (f *fieldManagers) remember(
 	s wire.Served,
 	subresource string,
@@ -277,10 +278,10 @@ func (f *fieldManagers) remember(
 	}
 	sent := is.GetManagedFields()
 	if sent != nil && !managed.Same(sent, w.Before) {
-		return key, nil, false // the account itself is being changed
+		return key, nil, false // the write changes managedFields itself
 	}
 	if sent != nil && subresource == "" {
-		w.Before = sent // with the times that were sent
+		w.Before = sent // keep the timestamps that were sent
 	}
 	if before != nil {
 		if w.Live = before.JSON(); len(w.Live) > worthRemembering {
@@ -298,8 +299,8 @@ func (f *fieldManagers) remember(
 	return key, w.Before, ok && err == nil
 }
 
-// shallow returns a copy of which the metadata's and type's own fields may be set, and
-// nothing that they refer to.
+// shallow returns a shallow copy of an object. The fields of its type and metadata may be set, but not what they refer
+// to.
 func shallow(obj runtime.Object) runtime.Object {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		to := &unstructured.Unstructured{Object: maps.Clone(u.Object)}

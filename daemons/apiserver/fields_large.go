@@ -21,7 +21,7 @@ type inOrder struct {
 	always bool // also order objects without large maps, for a merge with a large declaration
 }
 
-// largeMap is from how many entries on a map is worth sorting.
+// largeMap is the number of entries from which sorting a map pays off.
 const largeMap = 1000
 
 func (c inOrder) ObjectToTyped(obj runtime.Object, opts ...merging.ValidationOptions) (*merging.TypedValue, error) {
@@ -33,10 +33,10 @@ func (c inOrder) ObjectToTyped(obj runtime.Object, opts ...merging.ValidationOpt
 		orderedValue{t.AsValue()},
 		t.Schema(),
 		t.TypeRef(),
-	), nil // it is validated already
+	), nil // it has been validated already
 }
 
-// large says whether there is a large map anywhere in an object.
+// large reports whether an object contains a large map at any depth.
 func large(obj runtime.Object) bool { return hasLargeMap(reflect.ValueOf(obj)) }
 
 func hasLargeMap(v reflect.Value) bool {
@@ -45,7 +45,7 @@ func hasLargeMap(v reflect.Value) bool {
 		return !v.IsNil() && hasLargeMap(v.Elem())
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
-			return false // it leads to the time zone, which is all processes' and long
+			return false // a time refers to its time zone, which is long and shared by the whole process
 		}
 		for i := range v.NumField() {
 			if hasLargeMap(v.Field(i)) {
@@ -77,7 +77,7 @@ func hasLargeMap(v reflect.Value) bool {
 	return false
 }
 
-// orderedValue is a value whose maps are walked in order.
+// orderedValue is a value whose maps are visited in the order of their keys.
 type orderedValue struct{ value.Value }
 
 // ordered returns v with its maps visited in the order of their keys.
@@ -96,7 +96,7 @@ func (v orderedValue) AsMapUsing(a value.Allocator) value.Map {
 
 type orderedMap struct{ value.Map }
 
-// keys are those of m, and of other those that m has not.
+// keys returns the sorted keys of m and other, each key once.
 func (m orderedMap) keys(other value.Map) []string {
 	keys := make([]string, 0, m.Length())
 	m.Map.Iterate(func(key string, _ value.Value) bool {

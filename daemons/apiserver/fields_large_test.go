@@ -26,8 +26,9 @@ func labelled(n int, values string) *corev1.ConfigMap {
 	return m
 }
 
-// S12: an object with many labels costs by their number, and not by its square: its fields come in the order in which
-// a set of them is kept. What is found out about them is the same.
+// The cost of an object with many labels grows linearly with their number, because its fields are visited in the order
+// in which field sets are stored. The resulting field sets are the same as without that order.
+// Proves S12.
 func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 	plain := applyconfigurations.NewTypeConverter(clientscheme.Scheme)
 	both := func(m *corev1.ConfigMap) (large, small *merging.TypedValue) {
@@ -100,7 +101,8 @@ func TestLargeMapsAreWalkedInOrder(t *testing.T) {
 }
 
 // TestWhatIsMergedIntoASmallObjectIsWalkedInOrder merges a large declaration into an object without large maps. It
-// compares the unordered result with the live object. Proves S12.
+// compares the unordered result with the live object.
+// Proves S12.
 func TestWhatIsMergedIntoASmallObjectIsWalkedInOrder(t *testing.T) {
 	plain := applyconfigurations.NewTypeConverter(clientscheme.Scheme)
 	typed := func(c managedfields.TypeConverter, m *corev1.ConfigMap) *merging.TypedValue {

@@ -39,7 +39,7 @@ func fieldServer(t testing.TB) (*Server, wire.Served) {
 	return nil, wire.Served{}
 }
 
-// drawPod draws from few values, so that many pods are alike.
+// drawPod draws from few values, so that many pods are similar.
 func drawPod(t *rapid.T) *corev1.Pod {
 	few := func(what string, n int) string { return fmt.Sprint(what, rapid.IntRange(0, n).Draw(t, what)) }
 	some := func(what string) bool { return rapid.IntRange(0, 2).Draw(t, what) == 0 }
@@ -113,7 +113,7 @@ func account(t interface{ Fatal(...any) }, obj runtime.Object) string {
 	}
 	entries := slices.Clone(m.GetManagedFields())
 	for i := range entries {
-		entries[i].Time = nil // both are of now, give or take, and a second may begin between them
+		entries[i].Time = nil // both times are about now, but may differ by a second
 	}
 	slices.SortFunc(entries, func(a, b metav1.ManagedFieldsEntry) int {
 		return strings.Compare(a.Manager+a.Subresource, b.Manager+b.Subresource)
@@ -125,7 +125,8 @@ func account(t interface{ Fatal(...any) }, obj runtime.Object) string {
 	return string(data)
 }
 
-// S12: what is remembered of who owns which fields is what would be worked out again.
+// Cached field owners are the same as newly computed ones.
+// Proves S12.
 func TestAnAccountFromMemoryIsTheOneThatWouldBeWorkedOut(t *testing.T) {
 	server, served := fieldServer(t)
 	hits := 0

@@ -13,10 +13,11 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// listBytes bounds what all lists that are being answered hold in memory together.
+// listBytes is how much memory, in bytes, all list responses in progress may use together.
 const listBytes = 512 << 20
 
-// newFlow returns what shares the server's capacity out, nil when cfg wants none.
+// newFlow returns the flow controller that shares the server's capacity among requests. It is nil if cfg disables
+// priority and fairness.
 func newFlow(cfg config.APIServer, s *Server, env run.Env) (*flow.Controller, error) {
 	if !cfg.EnablePriorityAndFairness {
 		return nil, nil
@@ -27,7 +28,7 @@ func newFlow(cfg config.APIServer, s *Server, env run.Env) (*flow.Controller, er
 	})
 }
 
-// flowObjects are the schemas and levels that every cluster has.
+// flowObjects returns the flow schemas and priority levels that every cluster has.
 func flowObjects(cfg config.APIServer) (list []runtime.Object) {
 	if !cfg.EnablePriorityAndFairness {
 		return nil
@@ -42,8 +43,8 @@ func flowObjects(cfg config.APIServer) (list []runtime.Object) {
 	return list
 }
 
-// takeTurn is the stage in which a request waits for its turn. Streams never do, and a watch
-// has its seats until it has sent what there is.
+// takeTurn is the stage in which a request waits for its seats. Streams do not wait. A watch holds its seats until it
+// has sent its initial events.
 func (s *Server) takeTurn(q *request) error {
 	if s.o.Flow == nil {
 		return s.admitInFlight(q)
@@ -68,16 +69,16 @@ func (s *Server) takeTurn(q *request) error {
 	return nil
 }
 
-// tooMany tells a client to come again. As with upstream it is told in plain words and not as a Status: nothing is
-// encoded for whom there is no room.
+// tooMany asks a client to retry later. Like upstream it answers in plain text instead of a Status, so that encoding
+// uses no capacity.
 func tooMany(q *request) error {
 	q.w.Header().Set("Retry-After", "1")
 	http.Error(q.w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 	return errAnswered
 }
 
-// admitInFlight bounds how many requests are worked on at once, where nothing shares that out.
-// Watches and streams are not counted, and health is always answered.
+// admitInFlight limits the number of concurrent requests when priority and fairness are disabled. Watches and streams
+// do not count, and health checks are always answered.
 func (s *Server) admitInFlight(q *request) error {
 	if q.long() || isHealth(q.Path) || s.enterInFlight(q) {
 		return nil
@@ -85,7 +86,7 @@ func (s *Server) admitInFlight(q *request) error {
 	return tooMany(q)
 }
 
-// enterInFlight counts a request, if there is room for it.
+// enterInFlight counts a request, if the limit is not reached. It reports whether it did.
 func (s *Server) enterInFlight(q *request) bool {
 	select {
 	case s.inFlight <- struct{}{}:
@@ -96,13 +97,13 @@ func (s *Server) enterInFlight(q *request) bool {
 	}
 }
 
-// bytesPerSeat is how much of a list one seat stands for, and mostSeats what a list takes at most.
+// bytesPerSeat is the size of a list, in bytes, that each seat covers. mostSeats is the most seats that a list takes.
 const (
 	bytesPerSeat = 1 << 20
 	mostSeats    = 10
 )
 
-// work estimates what a request costs: one seat, and a list as many as it has bytes for.
+// work estimates the cost of a request: one seat, or for a list as many as its size needs.
 func (q *request) work() flow.Work {
 	one := flow.Work{Seats: 1}
 	if q.cache == nil || q.Name != "" {
@@ -131,5 +132,6 @@ func (q *request) work() flow.Work {
 	return flow.Work{Seats: min(1+int(bytes/bytesPerSeat), mostSeats), Bytes: bytes}
 }
 
-// expectedOfIndex is about how many objects have one value of an indexed field: pods of a node.
+// expectedOfIndex is the estimated number of objects with one value of an indexed field, for example the pods of a
+// node.
 const expectedOfIndex = 250

@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// danglingEvery is how often it is looked whether schemas name levels that are not there.
+// danglingEvery is the interval at which the references of flow schemas to priority levels are checked.
 const danglingEvery = 2 * time.Second
 
-// keepFlows keeps in each FlowSchema's status whether its level is there, and brings back
-// what no cluster is without when it was deleted or changed.
+// keepFlows keeps each FlowSchema's Dangling condition up to date, and restores the mandatory objects when they are
+// deleted or changed.
 func (s *Server) keepFlows(ctx context.Context, wanted []runtime.Object) error {
 	tick := time.NewTicker(danglingEvery)
 	defer tick.Stop()
@@ -57,7 +57,7 @@ var (
 	priorityLevels = flowcontrolv1.SchemeGroupVersion.WithResource("prioritylevelconfigurations")
 )
 
-// dangling is the condition that a schema should have.
+// dangling returns the Dangling condition that a schema should have.
 func (s *Server) dangling(schema *flowcontrolv1.FlowSchema) flowcontrolv1.FlowSchemaCondition {
 	level := schema.Spec.PriorityLevelConfiguration.Name
 	c := flowcontrolv1.FlowSchemaCondition{

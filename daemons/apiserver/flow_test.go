@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// asked sends a request and returns the answer's status and header.
+// asked sends a request, and returns the status code and the header of the response.
 func asked(t *testing.T, cfg *rest.Config, path string) (int, http.Header) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
@@ -31,7 +31,8 @@ func asked(t *testing.T, cfg *rest.Config, path string) (int, http.Header) {
 	return r.StatusCode, r.Header
 }
 
-// S12: a request that gets no seat is told to come again later, and by which objects that was decided.
+// A request that gets no seat is asked to retry later. Each response names the objects that classified the request.
+// Proves S12.
 func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -137,7 +138,8 @@ func TestRequestsAreHeldUpAsFlowSchemasSay(t *testing.T) {
 	}
 }
 
-// S12: what no cluster is without comes back while the server runs, and what people said of it stays where they may.
+// Mandatory flow control objects are restored while the server runs. Changes by users stay where they are allowed.
+// Proves S12.
 func TestMandatoryFlowControlComesBack(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

@@ -16,29 +16,29 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// following is the part of a watch that goes on after its beginning: its connection's pump advances it,
-// while its handler waits for the end.
+// following is the state of a watch after its initial events. The pump of its connection advances it, while the watch's
+// handler waits for the end.
 type following struct {
 	s      *Server
 	pump   *pump
 	sink   sink
-	queued bool // in the pump's list, guarded by the pump as is the group
+	queued bool // in the pump's list; the pump's mutex guards queued and group
 	group  *group
-	place  int           // in the group
-	over   chan struct{} // closed when there is nothing more to send
-	alike  bool          // whether others that want the same get the same
+	place  int           // index in the group
+	over   chan struct{} // closed when nothing more is to be sent
+	alike  bool          // whether watches with an equal want receive the same bytes
 	want   unique.Handle[want]
 
 	mu       sync.Mutex
 	cursor   *cache.Cursor
-	events   []*cache.Event // that were read and not sent
-	rest     []byte         // of what was encoded and not taken
-	stuck    *time.Timer    // runs while there is a rest
-	due      bool           // whether a bookmark is
+	events   []*cache.Event // read from the cursor and not sent yet
+	rest     []byte         // encoded, but not taken by the client yet
+	stuck    *time.Timer    // runs while rest is not empty
+	due      bool           // whether a bookmark is to be sent
 	finished bool
 }
 
-// follow sends events as they come, until the client goes, time is up or the log has run away.
+// follow sends events as they arrive, until the client leaves, the timeout ends, or the log has dropped unread events.
 func (w *watcher) follow(s *Server, cursor *cache.Cursor, timeout time.Duration) {
 	w.s, w.cursor, w.over = s, cursor, make(chan struct{})
 	w.pump, w.sink = pumpOf(w)
@@ -52,7 +52,7 @@ func (w *watcher) follow(s *Server, cursor *cache.Cursor, timeout time.Duration)
 	defer bookmark.Stop()
 	w.group.bell.Hear()
 	defer w.group.bell.Leave()
-	w.ring() // something may have come since the cursor was made
+	w.ring() // events may have arrived since the cursor was created
 	for {
 		select {
 		case <-bookmark.C:
@@ -75,14 +75,14 @@ func (w *watcher) follow(s *Server, cursor *cache.Cursor, timeout time.Duration)
 
 func (w *watcher) ring() { w.pump.ring(w) }
 
-// part ends the watch. An event that was begun is sent to its end, for a client that is still there.
+// part ends the watch. If an event was sent in part and the client is still connected, part sends the rest of it.
 func (w *watcher) part() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.finishLocked()
 	if len(w.rest) > 0 && w.q.http.Context().Err() == nil {
 		w.buf = w.rest
-		_ = w.write() // the client is told by the end of the stream as well
+		_ = w.write() // the client also learns of it by the end of the stream
 	}
 }
 
@@ -102,7 +102,7 @@ func (w *watcher) finishLocked() {
 	}
 }
 
-// advance sends what there is, as far as the client takes it. It is called by the pump.
+// advance sends pending events, as far as the client takes them. The pump calls it.
 func (w *watcher) advance(last *batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,7 +127,7 @@ func (w *watcher) advance(last *batch) {
 			w.mark(reached)
 		}
 	}
-	// What comes meanwhile rings again.
+	// Events that arrive meanwhile ring again.
 	for len(w.events) > 0 && !w.finished {
 		data, n, err := last.encode(w, w.events)
 		if err != nil {
@@ -144,7 +144,7 @@ func (w *watcher) advance(last *batch) {
 	}
 }
 
-// mark sends a bookmark, if one is due: nothing was waiting when reached was read, so the watch is that far.
+// mark sends a bookmark if one is due. No event was pending when reached was read, so the watch is up to date with it.
 func (w *watcher) mark(reached int64) {
 	if !w.due || reached == 0 {
 		return
@@ -159,7 +159,7 @@ func (w *watcher) mark(reached int64) {
 	w.offer(data)
 }
 
-// offer sends data, and says whether all of it was taken. The rest is kept.
+// offer sends data, and reports whether all of it was taken. What was not taken is kept in w.rest.
 func (w *watcher) offer(data []byte) bool {
 	if w.finished || len(data) == 0 {
 		return !w.finished
@@ -186,7 +186,7 @@ func (w *watcher) offer(data []byte) bool {
 	return false
 }
 
-// giveUp ends the watch of a client that takes nothing.
+// giveUp ends the watch of a client that takes no data.
 func (w *watcher) giveUp() {
 	w.s.observed.reads.of(w.q).stuck.Add(1)
 	w.finish()
@@ -196,12 +196,12 @@ func (w *watcher) giveUp() {
 func (w *watcher) stop(why error) {
 	data, err := w.q.media.AppendStatus(nil, status(why))
 	if err == nil {
-		w.offer(data) // the client is told by the end of the stream as well
+		w.offer(data) // the client also learns of it by the end of the stream
 	}
 	w.finishLocked()
 }
 
-// batch is what was encoded last: watches that want the same share it.
+// batch is the last encoded chunk. Watches with an equal want share it.
 type batch struct {
 	of     *cache.Event
 	events int
@@ -211,7 +211,7 @@ type batch struct {
 	sizes  eventSizes
 }
 
-// want is what makes two watches' bytes the same.
+// want holds everything that determines the bytes of a watch.
 type want struct {
 	kind   schema.GroupVersionKind
 	media  wire.Media
@@ -219,7 +219,7 @@ type want struct {
 	rows   metav1.IncludeObjectPolicy
 }
 
-// encode returns the bytes of the first of the events, and how many those are: a chunk's worth.
+// encode returns the encoding of the first events, up to the size of a chunk, and the number of these events.
 func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 	if w.alike && b.of == events[0] && b.events == len(events) && b.want == w.want {
 		w.counts.sent(&b.sizes)
@@ -231,13 +231,13 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 	for _, e := range events {
 		if err := w.sel.lost(w.q, e); err != nil {
 			if taken > 0 {
-				break // first what was before
+				break // send the preceding events first
 			}
 			return nil, 0, err
 		}
 		if e.Err != nil {
 			taken++
-			continue // others' loss
+			continue // the lost object is not selected by this watch
 		}
 		if converts {
 			var err error
@@ -269,7 +269,7 @@ func (b *batch) encode(w *watcher, events []*cache.Event) ([]byte, int, error) {
 	return data, taken, nil
 }
 
-// tell appends what the watch is told of an event, which may be nothing.
+// tell appends the event that this watch sends for e, if there is one.
 func (w *watcher) tell(to []byte, e *cache.Event) ([]byte, error) {
 	switch before, after := w.sel.matches(e.Prev), w.sel.matches(e.Entry); {
 	case before && after:
@@ -282,7 +282,7 @@ func (w *watcher) tell(to []byte, e *cache.Event) ([]byte, error) {
 	return to, nil
 }
 
-// rest lets go of what was encoded when everybody has it.
+// rest releases the encoded chunk after all watches have sent it.
 func (b *batch) rest() {
 	if b.of = nil; cap(b.data) > 4*chunk {
 		b.data = nil

@@ -17,9 +17,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// towardsAggregated returns what the server shows of itself to servers that it passes
-// requests on to, and the object by which these know whom to believe; nil without
-// certificates.
+// towardsAggregated returns the client certificate that the server presents to aggregated servers, and the objects by
+// which those servers know the certificates to trust. Both are nil if no certificates are configured.
 func towardsAggregated(
 	cfg config.APIServer,
 ) (show func(*tls.CertificateRequestInfo) (*tls.Certificate, error), trusted []runtime.Object, err error) {
@@ -34,7 +33,8 @@ func towardsAggregated(
 	return show, trusted, err
 }
 
-// whomToTrust is the object by which aggregated servers know whom to believe, made of files that may be replaced.
+// whomToTrust returns the ConfigMap by which aggregated servers know the certificates to trust. It reads the files,
+// which may be replaced while the server runs.
 func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
 	data := map[string]string{}
 	for key, file := range map[string]string{"client-ca-file": cfg.ClientCAFile,
@@ -76,8 +76,8 @@ func whomToTrust(cfg config.APIServer) ([]runtime.Object, error) {
 	}}, nil
 }
 
-// keepTrusted writes that object again when the files have changed, until ctx ends. Files that cannot be read, or have
-// no certificate in them, leave it as it is: half of a replacement is nobody to trust.
+// keepTrusted writes that ConfigMap again when the files have changed, until ctx ends. If a file is unreadable or has
+// no certificate, the ConfigMap does not change, because the file may be half replaced.
 func (s *Server) keepTrusted(ctx context.Context, cfg config.APIServer, was []runtime.Object) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -97,7 +97,7 @@ func (s *Server) keepTrusted(ctx context.Context, cfg config.APIServer, was []ru
 		}
 		if _, err := s.ensureEach(ctx, now); err != nil {
 			s.log.Warn("write what aggregated servers shall trust", "err", err)
-			continue // at the next look
+			continue // retried at the next tick
 		}
 		was = now
 	}

@@ -21,10 +21,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// typed are the kinds whose objects are read into Go types.
+// typed are the kinds whose objects are decoded to Go types.
 var typed = kinds.All()
 
-// ask returns a request about a kind.
+// ask returns a request for a kind.
 func ask(k *kinds.Kind, query url.Values, contentType string) *request {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	if contentType != "" {
@@ -35,7 +35,7 @@ func ask(k *kinds.Kind, query url.Values, contentType string) *request {
 	return q
 }
 
-// mustBeTheClients fails when an error is not one of the client's.
+// mustBeTheClients fails the test if an error is not a client error (4xx).
 func mustBeTheClients(t *testing.T, err error) {
 	t.Helper()
 	if err == nil {
@@ -47,7 +47,7 @@ func mustBeTheClients(t *testing.T, err error) {
 	}
 }
 
-// live does to an object everything that a write does by itself.
+// live performs the steps of a write that depend only on the object.
 func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
 	t.Helper()
 	if k.Default != nil {
@@ -101,10 +101,10 @@ func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
 	if k.Virtual || err != nil {
 		return
 	}
-	m.SetUID("a") // what is stored has one
+	m.SetUID("a") // stored objects have a UID
 	data, err := cache.Encode(k, obj)
 	if err != nil {
-		return // a time or a quantity that has no JSON is refused before it is stored
+		return // a time or quantity that cannot be encoded is refused before it is stored
 	}
 	e, err := cache.NewEntry(k, "a/b", data, 1, nil)
 	if err != nil {
@@ -121,7 +121,7 @@ func live(t *testing.T, k *kinds.Kind, obj runtime.Object) {
 	}
 }
 
-// fuzzDecoder feeds a decoder and all that comes after it, of any kind.
+// fuzzDecoder fuzzes a decoder and the steps that follow it, for any kind.
 func fuzzDecoder(f *testing.F, contentType string, samples ...[]byte) {
 	for i := range typed {
 		f.Add(uint8(i), []byte(`{"metadata":{"name":"a"},"spec":{}}`))
@@ -199,7 +199,7 @@ func FuzzDecodeProtobuf(f *testing.F) {
 	fuzzDecoder(f, runtime.ContentTypeProtobuf, append([]byte("k8s\x00"), whole...), []byte("k8s\x00"))
 }
 
-// FuzzPatch changes a pod by patches of three kinds.
+// FuzzPatch applies patches of three types to a pod.
 func FuzzPatch(f *testing.F) {
 	f.Add(
 		uint8(0),
@@ -233,7 +233,7 @@ func FuzzPatch(f *testing.F) {
 		var known apierrors.APIStatus
 		if errors.As(err, &known) && known.Status().Code == http.StatusInternalServerError &&
 			patchType == types.StrategicMergePatchType {
-			return // what is wrong with directives is told as upstream does
+			return // errors in directives are reported as upstream does
 		}
 		mustBeTheClients(t, err)
 		if err != nil {
@@ -248,7 +248,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// FuzzQuery reads what a query and headers may say.
+// FuzzQuery parses query parameters and headers.
 func FuzzQuery(f *testing.F) {
 	f.Add(
 		"a in (b,c),!d,e!=f,g>1",

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzPage reads pages of any bytes: what leads nowhere else stays as it is, to the byte.
+// FuzzPage rewrites pages of arbitrary bytes. A page without links to rewrite must stay identical.
 func FuzzPage(f *testing.F) {
 	f.Add(`<!DOCTYPE html><a href="/x" href='y'>&lt;<img src=/z/><script><!-- </script> --></script><p`)
 	f.Add("<textarea><a href=\"/\x00\"></textarea><plaintext></plaintext><a href=")

@@ -17,7 +17,7 @@ import (
 
 var fuzzMethods = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 
-// FuzzRequest sends whole requests to a server, which answers each, and never by failing.
+// FuzzRequest sends whole requests to a server, which must answer each without an internal error.
 func FuzzRequest(f *testing.F) {
 	const pods = "/api/v1/namespaces/default/pods"
 	pod := `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
@@ -78,10 +78,10 @@ func FuzzRequest(f *testing.F) {
 		}
 		q := u.Query()
 		if q.Has("watch") {
-			q.Set("timeoutSeconds", "0.001") // a watch is a refusal here: nothing else ends it
+			q.Set("timeoutSeconds", "0.001") // a watch ends at once, because nothing else would end it
 		}
 		if v := q.Get("resourceVersion"); len(v) > 2 {
-			q.Del("resourceVersion") // versions to come are waited for
+			q.Del("resourceVersion") // the server would wait for future versions
 		}
 		u.RawQuery = q.Encode()
 		r := &http.Request{

@@ -19,11 +19,11 @@ import (
 	protocol "k8s.io/apimachinery/pkg/util/remotecommand"
 )
 
-// streamsEnd is how long a stream may take, on a machine that has much else to do, to end after its client has gone.
+// streamsEnd is how long a stream may take to end after its client has left, on a busy machine.
 const streamsEnd = lastWords + 25*time.Second
 
-// FuzzChannels is exec over a WebSocket between a client and a kubelet that say whatever they like: the server survives
-// both, and is done when the client has gone.
+// FuzzChannels runs exec over a WebSocket, with arbitrary data from the client and the kubelet. The server must survive
+// both and finish when the client has left.
 func FuzzChannels(f *testing.F) {
 	command := bytes.Join([][]byte{
 		masked(
@@ -69,7 +69,7 @@ func FuzzChannels(f *testing.F) {
 	})
 }
 
-// FuzzTunnel is port-forward over SPDY within a WebSocket, as FuzzChannels.
+// FuzzTunnel is like FuzzChannels, for port-forward over SPDY inside a WebSocket.
 func FuzzTunnel(f *testing.F) {
 	f.Add(masked(2, said(f, false, spdy.DataFrame{StreamId: 1, Data: []byte("to the port")})), said(f, true))
 	f.Add(
@@ -92,9 +92,9 @@ func FuzzTunnel(f *testing.F) {
 	})
 }
 
-const notLast = 0x80 // not an opcode: leaves out the bit that says that a message ends
+const notLast = 0x80 // not an opcode: masked then clears the FIN bit
 
-// masked is a frame as clients send them, whose mask changes nothing.
+// masked returns a WebSocket frame of a client, with a mask of zeros.
 func masked(opcode byte, payload []byte) []byte {
 	frame := []byte{0x80 | opcode, 0x80}
 	if opcode&notLast != 0 {
@@ -109,7 +109,7 @@ func masked(opcode byte, payload []byte) []byte {
 	return append(append(frame, 0, 0, 0, 0), payload...)
 }
 
-// said is what a kubelet says over SPDY: that it takes the four streams of a command, if it does, and the rest.
+// said returns a kubelet's SPDY frames: with takes, replies to the four streams of a command, and then the rest.
 func said(f *testing.F, takes bool, rest ...spdy.DataFrame) []byte {
 	f.Helper()
 	var out bytes.Buffer
@@ -144,7 +144,7 @@ func said(f *testing.F, takes bool, rest ...spdy.DataFrame) []byte {
 	return out.Bytes()
 }
 
-// taken is an answer whose connection can be taken over.
+// taken is a response writer whose connection can be hijacked.
 type taken struct {
 	http.ResponseWriter
 	conn net.Conn
@@ -155,9 +155,9 @@ func (t taken) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return t.conn, bufio.NewReadWriter(bufio.NewReader(t.conn), bufio.NewWriter(t.conn)), nil
 }
 
-// between returns a request to upgrade a connection, whose client says one thing when it has been, and a transport to a
-// kubelet that says another. Both go when both have been heard, or one of them is not listened to any more. end fails
-// the test when the server has not let go of them in time.
+// between returns an upgrade request and a transport to a kubelet. The client and the kubelet send the given bytes, and
+// close their connections when both have been read, or when one is not read any more. end fails the test if the server
+// does not close its connections in time.
 func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, transport *http.Transport, end func()) {
 	ctx, cancel := context.WithTimeout(t.Context(), streamsEnd)
 	near, far := net.Pipe()
@@ -190,13 +190,13 @@ func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, t
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
-			_, _ = far.Write(client) // the server may have had enough
+			_, _ = far.Write(client) // the server may have closed the connection
 		}()
 		for _, enough := range []chan struct{}{said, heard} {
 			select {
 			case <-enough:
 			case <-refused:
-			case <-time.After(100 * time.Millisecond): // it waits for the other, who has nothing to say
+			case <-time.After(100 * time.Millisecond): // the server waits for the other side, which has nothing to send
 			}
 		}
 		_ = far.Close()
@@ -214,7 +214,7 @@ func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, t
 	q = &request{http: r, w: taken{httptest.NewRecorder(), near}, query: r.URL.Query()}
 	return q, transport, func() {
 		defer cancel()
-		_ = near.Close() // it has been, unless it was not taken over
+		_ = near.Close() // closed already, unless it was not hijacked
 		<-left
 		if ctx.Err() != nil {
 			t.Error("the stream outlived its client")
@@ -222,8 +222,8 @@ func between(t *testing.T, spoken string, client, kubelet []byte) (q *request, t
 	}
 }
 
-// answer is a kubelet that takes an upgrade and says something: what looks like the answers to four streams, one
-// after the other as they are asked for, and then the rest.
+// answer is a kubelet that accepts an upgrade and sends bytes. It sends what looks like the replies to four streams one
+// by one, as the streams are requested, and then the rest.
 func answer(conn net.Conn, says []byte, heard chan<- struct{}) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(streamsEnd))
@@ -243,16 +243,16 @@ func answer(conn net.Conn, says []byte, heard chan<- struct{}) {
 		)
 		for range 4 {
 			n := len(says)
-			if n > 8 { // the head of a frame says how long the rest is
+			if n > 8 { // the frame header has the length of the rest
 				n = min(n, 8+int(says[5])<<16+int(says[6])<<8+int(says[7]))
 			}
 			if _, ok := <-asked; !ok {
 				return
 			}
-			_, _ = conn.Write(says[:n]) // the server may have had enough
+			_, _ = conn.Write(says[:n]) // the server may have closed the connection
 			says = says[n:]
 		}
-		_, _ = conn.Write(says) // as above
+		_, _ = conn.Write(says) // see above
 	}()
 	defer close(asked)
 	for buf := make([]byte, 4<<10); ; {

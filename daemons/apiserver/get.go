@@ -25,7 +25,7 @@ func (s *Server) get(q *request) error {
 	return s.found(q)
 }
 
-// found answers with one object as the cache has it.
+// found answers with one object from the cache. It does not wait for the cache.
 func (s *Server) found(q *request) error {
 	e, err := q.live()
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Server) found(q *request) error {
 	return writeEntry(q, http.StatusOK, e)
 }
 
-// writeEntry answers with an object in the version that the client speaks.
+// writeEntry answers with an object in the version that the client requested.
 func writeEntry(q *request, code int, e *cache.Entry) error {
 	one := []*cache.Entry{e}
 	if err := q.convert(one); err != nil {
@@ -43,7 +43,7 @@ func writeEntry(q *request, code int, e *cache.Entry) error {
 	return q.media.WriteEntry(q.w, code, q.served, one[0], rowsOf(q))
 }
 
-// rowsOf says how much of the object a table's rows carry.
+// rowsOf returns how much of each object the rows of a table include.
 func rowsOf(q *request) metav1.IncludeObjectPolicy {
 	if p := metav1.IncludeObjectPolicy(q.query.Get("includeObject")); p != "" {
 		return p
@@ -51,9 +51,9 @@ func rowsOf(q *request) metav1.IncludeObjectPolicy {
 	return metav1.IncludeMetadata
 }
 
-// fresh waits until the cache may answer a read at a resource version: everything
-// written so far for none, whatever there is for 0, or a revision. It returns the
-// revision that the cache has reached at least.
+// fresh waits until the cache may answer a read at a resource version. For an empty version, the cache must hold all
+// writes so far. For "0", any state of the cache is acceptable, but a cache that is not ready fails the request.
+// Otherwise the cache must have reached that revision. fresh returns a revision that the cache has reached.
 func (s *Server) fresh(ctx context.Context, version string) (int64, error) {
 	if err := s.cache.Ready(); err != nil {
 		if version == "0" {
@@ -77,7 +77,7 @@ func (s *Server) fresh(ctx context.Context, version string) (int64, error) {
 	return s.reached(ctx, revision)
 }
 
-// patience is how long a read waits for a revision that was not reached yet.
+// patience is how long a read waits for a revision that the cache has not reached yet.
 const patience = 3 * time.Second
 
 // reached waits for a revision that a client names.
@@ -123,12 +123,12 @@ func tooLarge(asked, reached int64) error {
 	return err
 }
 
-// unavailable says of a store that does not answer what clients understand.
+// unavailable converts an error of the store to one that clients understand.
 func unavailable(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) ||
 		errors.As(err, new(apierrors.APIStatus)) ||
 		errors.As(err, new(*store.Unreadable)) {
-		return err // as it is told, too
+		return err // status handles this error
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return apierrors.NewTimeoutError("the store did not answer in time", 0)
@@ -139,7 +139,7 @@ func unavailable(err error) error {
 	return apierrors.NewInternalError(err)
 }
 
-// gone says that a revision has left the log.
+// gone converts cache.ErrExpired to the API error for a revision that has left the log.
 func gone(err error, asked, oldest int64) error {
 	if !errors.Is(err, cache.ErrExpired) {
 		return err

@@ -11,7 +11,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// S12: where probes need no credentials there is health, and nothing else.
+// The health check listener without credentials serves only health checks.
+// Proves S12.
 func TestProbesAreAnsweredAboutHealthAlone(t *testing.T) {
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	env.Health.Ready("store", func() error { return errors.New("it does not answer") })
@@ -30,7 +31,8 @@ func TestProbesAreAnsweredAboutHealthAlone(t *testing.T) {
 	}
 }
 
-// S12: everybody hears that a check fails, and who has the right to ask for it hears why.
+// Every client learns that a check fails. Only clients that may read the path learn the reason.
+// Proves S12.
 func TestWhyACheckFailsIsToldToWhoMayAsk(t *testing.T) {
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
 	env.Health.Ready("store", func() error { return errors.New("10.0.0.7 does not answer") })

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Hijack implements http.Hijacker: a connection that is taken over has its answer.
+// Hijack implements http.Hijacker. It records status 101, because a hijacked connection gets no other response.
 func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil && r.code == 0 {
@@ -20,8 +20,8 @@ func (r *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buffered, err
 }
 
-// attended is a writer whose connection, when taken over, says when its client is gone:
-// the request's context no longer does.
+// attended is a response writer whose hijacked connection calls gone when its client leaves. The request's context does
+// not end then.
 type attended struct {
 	http.ResponseWriter
 	gone func()
@@ -42,7 +42,7 @@ func (a *attended) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return own, bufio.NewReadWriter(bufio.NewReader(own), bufio.NewWriter(own)), nil
 }
 
-// attendedConn closes without losing what its client was told last.
+// attendedConn closes a connection without losing the last data that was sent to the client.
 type attendedConn struct {
 	net.Conn
 	from   io.Reader
@@ -59,11 +59,11 @@ func (c *attendedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// lastWords is how long a client may take to read what it is told last.
+// lastWords is how long a client may take to read the last data.
 const lastWords = 5 * time.Second
 
-// Close says that nothing more comes and waits a while for the client to close as well: a
-// connection that is closed over unread bytes is reset, and the client loses what was said.
+// Close ends the sending direction and waits a while for the client to close as well. Closing a connection with unread
+// bytes resets it, and the client would lose the last data.
 func (c *attendedConn) Close() error {
 	var err error
 	c.closed.Do(func() {
@@ -77,7 +77,7 @@ func (c *attendedConn) Close() error {
 	return err
 }
 
-// attentive returns a transport whose connections say when the other side has ended them.
+// attentive returns a transport whose connections call ended when the other side has closed them.
 func attentive(transport http.RoundTripper, ended func()) http.RoundTripper {
 	t, ok := transport.(*http.Transport)
 	if !ok || t.DialContext == nil {

@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// hanging is a store that, when it is told so, answers nothing that only a majority can.
+// hanging is a store that, on demand, does not answer calls that need a majority.
 type hanging struct {
 	store.Store
 	hangs atomic.Bool
@@ -60,8 +60,9 @@ func (h *hanging) Answers(ctx context.Context) error {
 	return h.Store.Answers(ctx)
 }
 
-// S10: with a store that has lost its majority what promises to be fresh fails in time, what does
-// not is answered, and the server says that it is not ready and still alive.
+// If the store has lost its majority, consistent reads and writes fail in time. Other reads are answered, and the
+// server reports that it is alive but not ready.
+// Proves S10.
 func TestAStoreThatHangsFailsRequestsInTime(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
@@ -97,7 +98,7 @@ func TestAStoreThatHangsFailsRequestsInTime(t *testing.T) {
 	}
 	s.hangs.Store(false)
 	wait(t, func() error { return c.well("/readyz") })
-	wait(t, func() error { // a look at the store that was under way ends first
+	wait(t, func() error { // a check of the store in progress ends first
 		_, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})

@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// impersonate lets a user who may ask as somebody else (kubectl --as).
+// impersonate replaces the request's user with the user in the Impersonate headers, if the request's user may do that
+// (kubectl --as).
 func (s *Server) impersonate(q *request) error {
 	h := q.http.Header
 	wanted, err := impersonated(h)
@@ -36,7 +37,7 @@ func (s *Server) impersonate(q *request) error {
 	return nil
 }
 
-// impersonated is as whom headers ask; nobody, if the name is empty.
+// impersonated returns the user that the Impersonate headers name. Its name is empty if they name none.
 func impersonated(h http.Header) (api.User, error) {
 	as := api.User{
 		Name: h.Get(authenticationv1.ImpersonateUserHeader), UID: h.Get(authenticationv1.ImpersonateUIDHeader),
@@ -60,7 +61,7 @@ func impersonated(h http.Header) (api.User, error) {
 	return as, nil
 }
 
-// withStanding adds the group of all whose name is known, or of all others.
+// withStanding adds the group system:authenticated, or for the anonymous user system:unauthenticated.
 func withStanding(as api.User) api.User {
 	group := api.GroupAuthenticated
 	switch {

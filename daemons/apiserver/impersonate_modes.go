@@ -17,15 +17,15 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// impersonation is a way to be somebody else. All but the last are constrained: who uses one needs, besides the right
-// to be that user in this way, the right to do what is asked while being so.
+// impersonation is a mode of impersonation. All modes but the last are constrained: they need the right to impersonate
+// the user in this mode, and the right to perform the request while impersonating.
 type impersonation struct {
 	mode string
 	fits func(wanted, by api.User) bool
 }
 
-// impersonations are tried from top to bottom. The first that is allowed is taken; where none is, what the first one
-// lacks is told.
+// impersonations are tried in this order. The first mode that is allowed applies. If none is, the error of the first
+// one is returned.
 var impersonations = []impersonation{
 	{associatedNode, func(wanted, by api.User) bool {
 		node, ok := nodeName(wanted.Name)
@@ -49,10 +49,10 @@ var impersonations = []impersonation{
 	{"", func(api.User, api.User) bool { return true }},
 }
 
-// associatedNode is how an account is the node that its pod runs on.
+// associatedNode is the mode in which a service account impersonates the node that its pod runs on.
 const associatedNode = "associated-node"
 
-// become returns as whom q is to be answered, and the constraint that this is under; empty: none.
+// become returns the user to impersonate, and the constraint of the impersonation; empty if there is none.
 func (s *Server) become(q *request, wanted api.User) (as api.User, constraint string, err error) {
 	for _, i := range impersonations {
 		if !i.fits(wanted, q.user) {
@@ -76,7 +76,7 @@ func (s *Server) become(q *request, wanted api.User) (as api.User, constraint st
 func (s *Server) inMode(q *request, mode string, wanted api.User) (api.User, error) {
 	ctx, by := q.http.Context(), q.user
 	if mode == associatedNode {
-		// What is decided holds for the account on whatever node it is.
+		// The rights do not depend on the node that the account's pod runs on.
 		by.Extra = map[string][]string{
 			"authentication.kubernetes.io/associated-node-keys": slices.Sorted(maps.Keys(by.Extra)),
 		}
@@ -101,7 +101,8 @@ func (s *Server) inMode(q *request, mode string, wanted api.User) (api.User, err
 	return withStanding(as), nil
 }
 
-// known is a user with the groups that come with the name, and the right to be known by it.
+// known returns the user with the groups that follow from its name, and the right that is needed to impersonate that
+// name.
 func known(mode string, as api.User) (api.User, api.Request) {
 	who := rightToBe(mode, "users", "", as.Name)
 	if node, ok := nodeName(as.Name); ok && mode != "" {
@@ -132,12 +133,13 @@ func rightToBe(mode, resource, subresource, name string) api.Request {
 	case mode != "":
 		r.Verb += ":" + mode
 	case resource == "users" || resource == "groups":
-		r.Group = "" // as these always were
+		r.Group = "" // the unconstrained rights have always used the empty group
 	}
 	return r
 }
 
-// rightsToBe are those to a uid, groups and extra values: each is a right of its own.
+// rightsToBe returns the rights that are needed for a UID, groups and extra values. Each of them needs a right of its
+// own.
 func (s *Server) rightsToBe(q *request, by api.User, mode string, wanted api.User) ([]api.Request, error) {
 	groups, extra := rightToBe(mode, "groups", "", "*"), rightToBe(mode, "userextras", "*", "*")
 	if mode != "" {
@@ -168,14 +170,14 @@ func (s *Server) rightsToBe(q *request, by api.User, mode string, wanted api.Use
 	return rights, nil
 }
 
-// many is from how many groups or extra values on the right to all of them is asked for first.
+// many is the number of groups or extra values from which the right to all of them is checked first.
 const many = 4
 
 func (s *Server) allInOne(q *request, by api.User, mode string, all api.Request, n int) bool {
 	return mode != "" && n >= many && s.allowed(q.http.Context(), by, all) == nil
 }
 
-// neverImpersonated refuses what nobody is who is constrained.
+// neverImpersonated refuses groups and extra values that no constrained impersonation may use.
 func neverImpersonated(wanted, by api.User, groups, extra api.Request) error {
 	groups.Name, extra.Name, extra.Subresource = "", "", ""
 	if slices.Contains(wanted.Groups, "") {
@@ -207,7 +209,7 @@ func neverImpersonated(wanted, by api.User, groups, extra api.Request) error {
 
 func onlyName(u api.User) bool { return u.UID == "" && len(u.Groups) == 0 && len(u.Extra) == 0 }
 
-// nodeName returns the node that is known by a user's name.
+// nodeName returns the node that a user name belongs to.
 func nodeName(user string) (string, bool) {
 	name, ok := strings.CutPrefix(user, api.NodeUserPrefix)
 	return name, ok && len(validation.NameIsDNSSubdomain(name, false)) == 0

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// rights are what a user may: verb, resource with its group and subresource, name.
+// rights lists what a user may do: verb, resource with its group and subresource, and name.
 type rights []string
 
 func (r rights) Authorize(_ context.Context, by api.User, q api.Request) (api.Decision, string, error) {
@@ -34,7 +34,8 @@ func (r rights) Authorize(_ context.Context, by api.User, q api.Request) (api.De
 	return api.NoOpinion, "", nil
 }
 
-// Being somebody else is allowed in each way apart, together with what is done meanwhile, and as it always was.
+// Each mode of constrained impersonation needs its own right and the right to the action while impersonating.
+// Unconstrained impersonation works as before.
 func TestImpersonationMayBeConstrained(t *testing.T) {
 	const g = "authentication.k8s.io/"
 	agent := api.User{

@@ -22,7 +22,7 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// kubeletPaths are the kubelet's names for pods' subresources.
+// kubeletPaths maps pods' subresources to the kubelet's paths.
 var kubeletPaths = map[string]string{
 	"log":         "containerLogs",
 	"exec":        "exec",
@@ -30,11 +30,11 @@ var kubeletPaths = map[string]string{
 	"portforward": "portForward",
 }
 
-// kubeletParameters are the kubelet's names for what exec and attach are asked with.
+// kubeletParameters maps the query parameters of exec and attach to the kubelet's.
 var kubeletParameters = map[string]string{"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 
-// kubeletStream hands logs, exec, attach and port-forward to the pod's kubelet. What
-// follows an upgrade is passed on as it is.
+// kubeletStream forwards logs, exec, attach and port-forward to the pod's kubelet. The bytes after an upgrade are
+// copied unchanged.
 func (s *Server) kubeletStream(q *request) error {
 	if q.Verb != "get" && (q.Verb != "create" || q.Subresource == "log") {
 		return methodNotAllowed(q)
@@ -128,7 +128,7 @@ func forKubelet(query url.Values) url.Values {
 	return out
 }
 
-// containerOf finds the container that is meant: the only one, if none is named.
+// containerOf returns the container of that name. If name is empty, it returns the pod's only container.
 func containerOf(pod *corev1.Pod, name string) (string, error) {
 	var names, all []string
 	for _, c := range pod.Spec.Containers {
@@ -157,8 +157,8 @@ func containerOf(pod *corev1.Pod, name string) (string, error) {
 	return "", apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", name, pod.Name))
 }
 
-// kubelet returns where a node's kubelet is and how to speak to it: its certificate
-// must be for the node's name.
+// kubelet returns the URL of a node's kubelet, and the transport to reach it. The kubelet's certificate must be valid
+// for the node's name.
 func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
 	if s.o.KubeletTLS == nil {
 		return nil, nil, apierrors.NewServiceUnavailable("this server has no credentials towards kubelets")
@@ -189,7 +189,7 @@ func (s *Server) kubelet(node string) (*url.URL, http.RoundTripper, error) {
 		), nil
 }
 
-// nodeAddress prefers the addresses as kubeadm tells upstream to.
+// nodeAddress returns a node's address. It prefers the address types in the order that kubeadm configures for upstream.
 func nodeAddress(n *corev1.Node) (string, error) {
 	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS,
 		corev1.NodeHostName} {
@@ -202,8 +202,8 @@ func nodeAddress(n *corev1.Node) (string, error) {
 	return "", apierrors.NewServiceUnavailable(fmt.Sprintf("node %s has no address yet", n.Name))
 }
 
-// forward passes a request on and its answer back; a connection that is upgraded
-// becomes a tunnel. What change does to the answer comes before that; it may be nil.
+// forward passes a request on and copies the response back. An upgraded connection becomes a tunnel. change may modify
+// the response first; it may be nil.
 func (s *Server) forward(q *request, target *url.URL, transport http.RoundTripper, change func(*http.Response) error) {
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: nil, ModifyResponse: change,
@@ -212,7 +212,8 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 			r.Out.Host = ""
 			r.SetXForwarded()
 			header.WithoutHTTP2Upgrade(r.Out.Header)
-			// Who asks has been decided here, and is nobody's business behind.
+			// The request is authorized already. The backend must not receive the client's credentials or identity
+			// headers.
 			r.Out.Header.Del("Authorization")
 			for name := range r.Out.Header {
 				if strings.HasPrefix(name, "X-Remote-") || strings.HasPrefix(name, "Impersonate-") {
@@ -229,7 +230,7 @@ func (s *Server) forward(q *request, target *url.URL, transport http.RoundTrippe
 	proxy.ServeHTTP(q.w, q.http)
 }
 
-// explained turns a kubelet's refusal into an API error.
+// explained converts a kubelet's error response to an API error.
 func explained(r *http.Response) error {
 	if r.StatusCode < 400 {
 		return nil
@@ -257,7 +258,7 @@ func explained(r *http.Response) error {
 	return nil
 }
 
-// dialTimeout bounds how long a connection may take to come about.
+// dialTimeout limits how long connecting may take.
 const dialTimeout = 5 * time.Second
 
 func newTransport(config *tls.Config) *http.Transport {

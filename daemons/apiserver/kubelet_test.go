@@ -24,7 +24,7 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
-// kubelet is one that answers logs, and echoes what comes after an upgrade.
+// kubelet starts a kubelet that serves logs, and echoes data after an upgrade.
 func kubelet(t *testing.T, ca certs.Pair, node string) *httptest.Server {
 	t.Helper()
 	leaf, err := certs.Issue(ca, certs.KubeletServer(node, nil), time.Now())
@@ -114,7 +114,7 @@ func TestStreamsReachTheKubeletWhoseNameIsRightS08(t *testing.T) {
 	echo(t, cfg.Host)
 }
 
-// logOverWebSocket reads pod p's log, or returns the status of a refusal.
+// logOverWebSocket returns the log of pod p, or the status of a refusal.
 func logOverWebSocket(t *testing.T, host, protocol, query string) string {
 	t.Helper()
 	dialer := &websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -157,7 +157,7 @@ func node(t *testing.T, ctx context.Context, client kubernetes.Interface, name s
 	}
 }
 
-// echo upgrades a connection through the server and says something.
+// echo upgrades a connection through the server, sends data and expects it back.
 func echo(t *testing.T, host string) {
 	t.Helper()
 	conn, err := tls.Dial(

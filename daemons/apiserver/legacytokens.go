@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// tokenTracking says since when uses of service accounts' tokens in Secrets are recorded: what is older and shows no
-// use says nothing about being unused.
+// tokenTracking is the ConfigMap that stores the day since which uses of service accounts' token Secrets are recorded.
+// A token without a recorded use may have been used before that day.
 const (
 	tokenTracking = "kube-apiserver-legacy-service-account-token-tracking"
 	trackedSince  = "since"
 )
 
-// tokensTracked is that object, as it is when it is made today.
+// tokensTracked returns that ConfigMap, with today as the day.
 func tokensTracked(now time.Time) []runtime.Object {
 	return []runtime.Object{&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenTracking},
@@ -23,7 +23,8 @@ func tokensTracked(now time.Time) []runtime.Object {
 	}}
 }
 
-// keepsDay says whether an object is that one with a day that is not in the future, which stays.
+// keepsDay reports whether have is that ConfigMap, with a day that is not in the future. Such a day must not be
+// overwritten.
 func keepsDay(have, want *corev1.ConfigMap) bool {
 	if want.Namespace != metav1.NamespaceSystem || want.Name != tokenTracking {
 		return false

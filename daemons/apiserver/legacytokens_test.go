@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The day from which tokens' uses are recorded stays what it was first, through restarts; one that cannot be is made
-// today's.
+// The day since which uses of tokens are recorded stays the first one, across restarts. An impossible day is replaced
+// by today.
 func TestTheDayFromWhichTokensUsesAreRecordedStays(t *testing.T) {
 	today := time.Date(2026, 11, 23, 23, 0, 0, 0, time.UTC)
 	want := tokensTracked(today)[0].(*corev1.ConfigMap)

@@ -19,15 +19,15 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// selection is what of a kind a request is about.
+// selection describes the objects of a kind that a request selects.
 type selection struct {
-	prefix string // of the keys: a namespace's, or all
+	prefix string // of the keys: the namespace and a slash, or empty for all
 	name   string // a single name, from metadata.name=
 	labels labels.Selector
 	fields fields.Selector
-	field  int // 1 + index of an indexed field that the selector fixes
+	field  int // 1 + index of the indexed field that the selector fixes; 0 if none
 	value  string
-	looked int // how many entries were
+	looked int // how many entries were examined
 }
 
 func selectionOf(q *request) (selection, error) {
@@ -77,7 +77,8 @@ func selectionOf(q *request) (selection, error) {
 	return sel, nil
 }
 
-// unknownField refuses to select by a field; kinds that have no fields of their own name those that all have.
+// unknownField refuses to select by an unsupported field. For a kind without fields of its own, the error lists the
+// supported fields.
 func unknownField(q *request, label string) error {
 	if q.served.Fields == nil && q.served.Untyped == nil {
 		_, _, err := runtime.DefaultMetaV1FieldSelectorConversion(label, "")
@@ -88,22 +89,22 @@ func unknownField(q *request, label string) error {
 	return apierrors.NewBadRequest("field label not supported: " + label)
 }
 
-// matches says whether an entry is selected.
+// matches reports whether an entry is selected.
 func (sel *selection) matches(e *cache.Entry) bool {
 	return e != nil && strings.HasPrefix(e.Key, sel.prefix) && sel.selects(e)
 }
 
-// selects is matches of an entry whose key has the prefix. Of those that are not
-// selected it does not look at the key, which is seldom in a processor's cache.
+// selects is like matches, for an entry whose key has the prefix. It reads the key only of selected entries, because
+// the key is seldom in the processor's cache.
 func (sel *selection) selects(e *cache.Entry) bool {
 	return (sel.labels.Empty() || sel.labels.Matches(e.Labels)) &&
 		(sel.fields.Empty() || sel.fields.Matches(e.Fields()))
 }
 
-// simple says that nothing but the namespace is selected by.
+// simple reports whether the request selects only by namespace.
 func (sel *selection) simple() bool { return sel.labels.Empty() && sel.fields.Empty() }
 
-// each calls f for the selected entries of a snapshot, in order, after a key.
+// each calls f for the selected entries of a snapshot whose keys follow after, in order. It stops when f returns false.
 func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) {
 	match := func(e *cache.Entry) bool {
 		sel.looked++
@@ -115,11 +116,11 @@ func (sel *selection) each(q *request, snapshot *cache.Snapshot, after string, f
 	snapshot.Ascend(sel.prefix, after, match)
 }
 
-// converted is how many objects are converted at once to be selected from.
+// converted is how many objects are converted at a time before they are selected from.
 const converted = 500
 
-// in is each, where fields that versions have are selected by in the version that the
-// client speaks. Otherwise entries are in that which they are stored in.
+// in is like each. If the selector uses fields that depend on the version, it converts the entries to the version of
+// the request first. Otherwise the entries are in the version in which they are stored.
 func (sel *selection) in(q *request, snapshot *cache.Snapshot, after string, f func(*cache.Entry) bool) error {
 	if !sel.versioned(q) {
 		sel.each(q, snapshot, after, f)
@@ -148,7 +149,7 @@ func (sel *selection) in(q *request, snapshot *cache.Snapshot, after string, f f
 	return nil
 }
 
-// versioned says whether what is selected depends on the version that the client speaks.
+// versioned reports whether the selection depends on the version of the request.
 func (sel *selection) versioned(q *request) bool {
 	if q.served.Untyped == nil || len(q.served.Untyped.Family.Versions) < 2 {
 		return false
@@ -161,18 +162,18 @@ func (sel *selection) versioned(q *request) bool {
 	return false
 }
 
-// token is what a continue parameter says: go on after a key, at a revision.
+// token is the content of a continue parameter: continue after the key Start, at a revision.
 type token struct {
 	Version  string `json:"v"`
 	Revision int64  `json:"rv"`
 	Start    string `json:"start"`
-	Rest     int64  `json:"rest,omitempty"` // how many objects come after that, if that is known
+	Rest     int64  `json:"rest,omitempty"` // how many objects follow, if known
 }
 
 const tokenVersion = "meta.k8s.io/v1"
 
-// anew is the revision of a token that goes on in what there is now: it is given to those
-// whose list has expired, and who had rather have the rest as it is than begin again.
+// anew is the revision of an inconsistent continue token, which resumes at the current state. A client gets one when
+// its list has expired, and may use it instead of listing again.
 const anew = -1
 
 func (t token) String() string {
@@ -205,7 +206,7 @@ func parseToken(text string) (token, error) {
 	return t, apierrors.NewBadRequest("invalid continue token: continue key is not valid" + why)
 }
 
-// expired refuses a token whose state has been forgotten, with one that goes on anew.
+// expired returns the error for a token whose revision is not available any more. The error has an inconsistent token.
 func expired(t token) error {
 	t.Revision, t.Rest = anew, 0
 	err := apierrors.NewResourceExpired(
@@ -220,7 +221,7 @@ func expired(t token) error {
 	return err
 }
 
-// list answers with the selected objects, streamed from a snapshot that nobody changes.
+// list answers with the selected objects. It streams them from an immutable snapshot.
 func (s *Server) list(q *request) error {
 	o, err := q.listOptions()
 	if err != nil {
@@ -245,7 +246,7 @@ func (s *Server) list(q *request) error {
 	}
 	l := wire.List{Rows: rowsOf(q)}
 	l.Meta.ResourceVersion = strconv.FormatInt(revision, 10)
-	left := int64(-1) // how many objects there are from here on, if that is known
+	left := int64(-1) // how many objects remain from here on, if known
 	if sel.simple() {
 		switch left = from.Rest; {
 		case left > 0:
@@ -261,7 +262,7 @@ func (s *Server) list(q *request) error {
 		if limit > 0 && len(l.Entries) == limit {
 			more = true
 			rest++
-			// What is left is only told where upstream does: without selectors.
+			// Like upstream, report the number of remaining objects only without selectors.
 			return sel.simple() && left < 0
 		}
 		l.Entries = append(l.Entries, e)
@@ -287,12 +288,12 @@ func (s *Server) list(q *request) error {
 	return q.media.WriteList(q.w, q.served, l)
 }
 
-// limitOf is how many objects a client wants at once; 0, and less, means all.
+// limitOf returns the maximum number of objects in the response; 0 means no limit.
 func limitOf(o metav1.ListOptions) int {
 	return int(min(max(o.Limit, 0), math.MaxInt32))
 }
 
-// sizeOf is how many objects a page has at most.
+// sizeOf returns the maximum number of objects on a page.
 func sizeOf(all, limit int) int {
 	if limit > 0 {
 		return min(all, limit)
@@ -300,8 +301,8 @@ func sizeOf(all, limit int) int {
 	return all
 }
 
-// snapshot finds the state that a list is of, as resourceVersion,
-// resourceVersionMatch and continue say, and from where on.
+// snapshot returns the state that a list reads, and the token where it starts. The parameters resourceVersion,
+// resourceVersionMatch and continue choose both.
 func (s *Server) snapshot(
 	q *request,
 	sel *selection,
@@ -335,7 +336,7 @@ func (s *Server) snapshot(
 		}
 		return snapshot, t.Revision, t, err
 	}
-	// Pages that begin at a version have always been of exactly that.
+	// Paged lists at a version have always been exact.
 	pages := o.Limit > 0 && o.ResourceVersionMatch == "" && version != "" && version != "0"
 	if pages || o.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
 		exact, err := parseVersion(version)

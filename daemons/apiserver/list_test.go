@@ -88,7 +88,7 @@ func TestPagesAreOfOneRevision(t *testing.T) {
 	})
 }
 
-// raw asks as no client of Go's would.
+// raw sends requests that Go clients cannot send.
 func raw(t testing.TB, cfg *rest.Config, method, path, body string, header map[string]string) (*http.Response, []byte) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)

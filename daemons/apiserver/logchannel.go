@@ -14,8 +14,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// logChannel sends a pod's log over a WebSocket: as binary messages, or as text in base64 for who asks for
-// base64.binary.k8s.io. What the kubelet refuses is answered before the connection is upgraded.
+// logChannel sends a pod's log over a WebSocket, as binary messages. With the subprotocol base64.binary.k8s.io it sends
+// base64 text. If the kubelet refuses, logChannel returns the error before the connection is upgraded.
 func (s *Server) logChannel(q *request, target *url.URL, transport http.RoundTripper) error {
 	ctx, cancel := context.WithCancel(q.http.Context())
 	defer cancel()
@@ -51,7 +51,8 @@ func (s *Server) logChannel(q *request, target *url.URL, transport http.RoundTri
 	return nil
 }
 
-// lastApart returns the last bytes before it returns the end: who copies from it takes no bytes that come with the end.
+// lastApart returns the last bytes and the end of the input in separate reads. The copying code would drop bytes that
+// come together with an error.
 type lastApart struct {
 	io.Reader
 	end error

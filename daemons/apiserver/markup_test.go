@@ -13,7 +13,8 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// S11: an object of what HTML and JSON write longer may be as large as any other.
+// An object with many characters that HTML escapes may be as large as any other.
+// Proves S11.
 func TestMarkupIsKeptAtItsLength(t *testing.T) {
 	over(t, func(t *testing.T, cfg *rest.Config) {
 		define(t, cfg, crontabs, ctPath)
@@ -49,7 +50,8 @@ func TestMarkupIsKeptAtItsLength(t *testing.T) {
 	})
 }
 
-// S11: a value that a JSON patch tests is written as Go's clients write it, which is how it is compared.
+// The value of a "test" operation is compared as Go clients encode it.
+// Proves S11.
 func TestMarkupIsTestedAsClientsWriteIt(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)
@@ -77,8 +79,8 @@ func TestMarkupIsTestedAsClientsWriteIt(t *testing.T) {
 	}
 }
 
-// S11: what an older version has stored, with its markup escaped, means what it meant: who changes nothing of it owns
-// nothing.
+// Markup that an older version stored escaped has the same meaning. A manager that does not change it does not own it.
+// Proves S11.
 func TestMarkupThatWasStoredEscapedMeansTheSame(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)

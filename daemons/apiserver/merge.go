@@ -8,8 +8,8 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// mergePatch returns the JSON of a document as a merge patch (RFC 7396) makes it. Both are read once, as
-// a whole: patches that read each level anew take time by the square of their depth.
+// mergePatch returns the JSON of a document after a merge patch (RFC 7396). It decodes both only once. Decoding each
+// level again takes time quadratic in the depth.
 func mergePatch(before, patch []byte) ([]byte, error) {
 	var document, change any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(before, &document); err != nil {
@@ -25,8 +25,8 @@ func mergePatch(before, patch []byte) ([]byte, error) {
 	return after, nil
 }
 
-// structured says whether a value may be a patch. By the RFC any may, and would replace the document: null, as
-// what a client sends that has nothing to send, would empty an object.
+// structured reports whether a value is accepted as a patch. RFC 7396 allows any value, and a scalar replaces the
+// document. But a client without data may send null, and that would empty an object.
 func structured(change any) bool {
 	switch change.(type) {
 	case map[string]any, []any:
@@ -35,7 +35,7 @@ func structured(change any) bool {
 	return false
 }
 
-// patchedBy returns a value as a change makes it: objects are merged, null removes, and anything else replaces.
+// patchedBy returns a value after a change: objects are merged, null removes a member, and any other value replaces.
 func patchedBy(value, change any) any {
 	changes, ok := change.(map[string]any)
 	if !ok {

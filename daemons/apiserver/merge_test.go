@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The examples of RFC 7396, appendix A.
+// Merge patches satisfy the examples of RFC 7396, appendix A.
 func TestMergePatchesDoAsTheirRFC(t *testing.T) {
 	for _, c := range []struct{ document, patch, want string }{
 		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},

@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// S12: what a change does to an object's metadata: a generation for what controllers act on, and no deletion.
+// An update changes the generation if controllers must act on it, and cannot begin a deletion.
+// Proves S12.
 func TestMetadataFollowsChangesS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	if _, err := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default").Create(bounded(t), deployment("d"),
@@ -20,11 +21,11 @@ func TestMetadataFollowsChangesS12(t *testing.T) {
 	for _, c := range []struct {
 		on, patch string
 		code      int
-		says      string // of what is refused
-		want      int64  // generation
+		says      string // part of the response
+		want      int64  // generation after the update
 	}{
 		{"", `{"metadata":{"labels":{"a":"b"}}}`, 200, "", 1},
-		{"", `{"metadata":{"annotations":{"a":"b"}}}`, 200, "", 2}, // which replica sets get
+		{"", `{"metadata":{"annotations":{"a":"b"}}}`, 200, "", 2}, // replica sets get them
 		{"/status", `{"metadata":{"annotations":{"a":"c"}},"status":{"replicas":1}}`, 200, "", 2},
 		{"", `{"spec":{"paused":true},"metadata":{"annotations":{"a":"d"}}}`, 200, "", 3},
 		{"", `{"status":{"replicas":7},"metadata":{"generation":9,"creationTimestamp":"2001-01-01T00:00:00Z"}}`, 200, "", 3},
@@ -64,7 +65,8 @@ func TestMetadataFollowsChangesS12(t *testing.T) {
 	}
 }
 
-// S12: what is in no cache has a form of metadata alone, too.
+// Objects that are not in a cache have partial metadata, too.
+// Proves S12.
 func TestMetadataAloneOfWhatIsNotStored(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	const as = ";g=meta.k8s.io;v=v1;as="

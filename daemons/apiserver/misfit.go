@@ -15,14 +15,14 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// What a client sends may be no object of the kind that it is sent for. Why is told in upstream's words, but for the
-// place in its code that it names.
+// This file builds the errors for a body that is not an object of the requested kind. The messages are upstream's,
+// without the position in upstream's code.
 
-// undecoded is why bytes are no object of a kind.
+// undecoded is the error for bytes that cannot be decoded as a kind.
 type undecoded struct {
-	is    schema.GroupVersionKind // what they say they are
-	want  string                  // kind
-	data  []byte                  // the bytes, where they do not say
+	is    schema.GroupVersionKind // the kind that the bytes name
+	want  string                  // the expected kind
+	data  []byte                  // the bytes, if they name no kind
 	cause error
 }
 
@@ -30,7 +30,7 @@ func undecodable(gvk schema.GroupVersionKind, err error) error {
 	return &undecoded{is: gvk, want: gvk.Kind, cause: err}
 }
 
-// unrecognized is that data do not even say what they are.
+// unrecognized returns the error for data that name no kind.
 func unrecognized(data []byte, gvk schema.GroupVersionKind, err error) error {
 	return &undecoded{want: gvk.Kind, data: data, cause: err}
 }
@@ -40,7 +40,7 @@ func (u *undecoded) Error() string {
 	if u.is.Kind != "" {
 		return fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", u.is.Kind, u.is.Version, u.want, u.cause)
 	}
-	if u.want == "" { // options
+	if u.want == "" { // delete options and the like
 		return u.cause.Error()
 	}
 	const shown = 30
@@ -67,12 +67,12 @@ func (u *undecoded) Error() string {
 // Status implements APIStatus.
 func (u *undecoded) Status() metav1.Status { return apierrors.NewBadRequest(u.Error()).ErrStatus }
 
-// isKind says what is wrong with what was decoded, or could not be: most of all, that
-// it is of another kind.
+// isKind returns an error if the decoded object is of another kind, or if decoding failed. Another kind takes
+// precedence.
 func isKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, failed error) error {
 	version, kind := obj.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
 	is := metav1.TypeMeta{APIVersion: version, Kind: kind}
-	if failed != nil || version == "" && !gvk.Empty() { // which may be that it is none
+	if failed != nil || version == "" && !gvk.Empty() { // data may be no object at all
 		said, err := json.DefaultMetaFactory.Interpret(data)
 		if err != nil {
 			return unrecognized(data, gvk, err)
@@ -88,12 +88,12 @@ func isKind(data []byte, gvk schema.GroupVersionKind, obj runtime.Object, failed
 	return nil
 }
 
-// formerly are versions that clients still send of a kind, and that have its shape: kubectl
-// evicts in the one that it was built with.
+// formerly maps kinds to an older version that clients still send, with the same fields. kubectl sends evictions in the
+// version that it was built with.
 var formerly = map[schema.GroupVersionKind]string{evictionKind: "policy/v1beta1"}
 
-// matches compares what an object says it is with what it should be; anything will do
-// where that is empty (options have a kind in every group).
+// matches returns an error unless an object's kind and version are the expected ones. An empty gvk accepts everything,
+// because options have a kind in every group.
 func matches(is metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte) error {
 	if gvk.Empty() {
 		return nil
@@ -117,7 +117,7 @@ func matches(is metav1.TypeMeta, gvk schema.GroupVersionKind, data []byte) error
 	return misfit(said, gvk)
 }
 
-// misfit refuses an object of another kind or version.
+// misfit returns the error for an object of another kind or version.
 func misfit(is, want schema.GroupVersionKind) error {
 	known := builtIn()
 	other := known[is]
@@ -154,7 +154,7 @@ func otherVersion(is, want schema.GroupVersionKind) error {
 	)
 }
 
-// builtIn are all kinds that are not declared by definitions.
+// builtIn returns all kinds that are not declared by CustomResourceDefinitions.
 var builtIn = sync.OnceValue(func() map[schema.GroupVersionKind]*kinds.Kind {
 	all := map[schema.GroupVersionKind]*kinds.Kind{}
 	for _, k := range kinds.All() {
@@ -166,7 +166,7 @@ var builtIn = sync.OnceValue(func() map[schema.GroupVersionKind]*kinds.Kind {
 	return all
 })
 
-// internal is what upstream calls the version in which it works on a group's objects.
+// internal returns upstream's name of a group's internal version.
 func internal(group string) string {
 	switch name, _, _ := strings.Cut(group, "."); name {
 	case "", "events":

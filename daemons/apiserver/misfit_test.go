@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// S12: what is of another kind or version than its path, or of none, is refused as upstream refuses it.
+// Objects of another kind or version than the path's, or without one, are refused with upstream's errors.
+// Proves S12.
 func TestWhatIsOfAnotherKindS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)

@@ -9,14 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nothingAt answers at a path that nothing is at. Who reads Statuses finds one where upstream's router has paths
-// itself; anywhere else, and that is also where definitions and other servers have theirs, there is a page that is not
-// found.
+// nothingAt answers requests for unknown paths. Like upstream, it sends a Status only below the paths that upstream's
+// own router serves. Elsewhere, including the groups of custom resources and aggregated servers, it sends a plain "not
+// found".
 func nothingAt(q *request) error {
 	parts := strings.Split(strings.Trim(q.Path, "/"), "/")
 	switch {
 	case strings.HasPrefix(q.Path, "//"):
-		// Below an empty part of a path is nothing, whatever its other parts are.
+		// Nothing is served below an empty path segment.
 	case parts[0] == "api", parts[0] == "version", parts[0] == "apis" && (len(parts) == 1 || builtInGroups()[parts[1]]):
 		return pageNotFound()
 	}
@@ -39,7 +39,7 @@ var builtInGroups = sync.OnceValue(func() map[string]bool {
 	return groups
 })
 
-// endless says whether a path ends where it should begin to say what it is about.
+// endless reports whether the path ends after "watch" or "proxy", without the resource that must follow.
 func (q *request) endless() bool {
 	return q.Resource && q.Name == "" &&
 		(q.GroupVersionResource.Resource == "watch" || q.GroupVersionResource.Resource == "proxy") &&

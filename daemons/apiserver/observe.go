@@ -17,30 +17,30 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// observed is what the server counts, under upstream's names. Every label has a closed set of values: what clients send
-// counts under what is served, and under nothing of a resource before they are authorized.
+// observed holds the server's metrics, under upstream's names. Every label has a closed set of values. Requests for
+// resources that are not served, and requests that are not authorized yet, count without a resource.
 type observed struct {
 	requests, terminations *prometheus.CounterVec
 	duration, sli          *prometheus.HistogramVec
 	long                   *prometheus.GaugeVec
 	series                 sync.Map        // *series by about
-	inFlight               [2]atomic.Int64 // requests that read, and that write; neither watches nor streams
-	// Streams over WebSockets, by how they ended.
+	inFlight               [2]atomic.Int64 // requests that read, and that write; neither counts watches and streams
+	// Streams over WebSockets, by their outcome.
 	translated, tunnelled *prometheus.CounterVec
-	certificates          prometheus.Histogram // how long client certificates have left
+	certificates          prometheus.Histogram // remaining lifetime of client certificates
 	webhooks              *webhook.Counts
 	admissions            admissions
 	watches               watches
 	reads                 reads
-	handshakes            prometheus.Counter // that failed
+	handshakes            prometheus.Counter // failed TLS handshakes
 	deprecated            *prometheus.GaugeVec
-	sizes                 *prometheus.HistogramVec // of answers to reads
-	unavailable           *prometheus.CounterVec   // how often aggregated servers were found so
+	sizes                 *prometheus.HistogramVec // sizes of responses to reads
+	unavailable           *prometheus.CounterVec   // how often aggregated servers were found unavailable
 	store                 atomic.Pointer[error]
-	storeHeard            atomic.Pointer[time.Time] // when it last did its work, as far as that is noted
+	storeHeard            atomic.Pointer[time.Time] // time of the last recorded success of the store
 }
 
-// about is what requests are counted by.
+// about holds the labels of a request's metrics.
 type about struct{ verb, group, version, resource, subresource, scope, dryRun string }
 
 var (
@@ -53,11 +53,11 @@ var (
 		"subresource",
 		"scope",
 		"component",
-	} // without dry_run
+	} // all labels but dry_run
 
 	durations    = append([]float64{.005, .025}, sliDurations...)
 	sliDurations = []float64{.05, .1, .2, .4, .6, .8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
-	// lifetimes are seconds that a certificate is valid for: half an hour to a year.
+	// lifetimes are buckets, in seconds, of the remaining lifetime of certificates: half an hour to a year.
 	lifetimes = []float64{
 		0,
 		1800,
@@ -84,7 +84,7 @@ func (a about) barely() []string {
 	return []string{a.verb, a.group, a.version, a.resource, a.subresource, a.scope, counter}
 }
 
-// counter is the component that counts, as a label says.
+// counter is the value of the component label.
 const counter = "apiserver"
 
 func newObserved(s *Server) (*observed, error) {
@@ -200,18 +200,18 @@ func registerAll(metrics prometheus.Registerer, all ...prometheus.Collector) (er
 	return errs
 }
 
-// series are the metrics of one kind of request, looked up once.
+// series holds the metrics of requests with the same labels, looked up once.
 type series struct {
 	o             *observed
 	about         about
 	duration, sli prometheus.Observer // nil for watches and streams
-	size          prometheus.Observer // nil for all but reads
+	size          prometheus.Observer // nil for all requests but reads
 
 	mu    sync.Mutex
 	codes map[int]prometheus.Counter
 }
 
-// of returns the series of a request.
+// of returns the series for a set of labels.
 func (o *observed) of(a about, long bool) *series {
 	if s, ok := o.series.Load(a); ok {
 		return s.(*series)
@@ -241,7 +241,7 @@ func (s *series) count(code int) {
 	c.Inc()
 }
 
-// about is what a request is counted by.
+// about returns the labels of a request's metrics.
 func (q *request) about() about {
 	a := about{verb: q.counted()}
 	switch {
@@ -271,7 +271,7 @@ func (q *request) about() about {
 	return a
 }
 
-// counted is the verb that a request is counted by, which is upstream's.
+// counted returns the verb label of a request, which is upstream's.
 func (q *request) counted() string {
 	if q.Resource {
 		switch q.Subresource {
@@ -299,7 +299,7 @@ func (q *request) counted() string {
 	return "other"
 }
 
-// ownPath is the path of what is not a resource and has a name in the metrics.
+// ownPath returns the label of a non-resource path; empty for paths without a label of their own.
 func ownPath(path string) string {
 	for _, p := range []string{"/livez", "/readyz", "/healthz", "/metrics", "/version", "/debug/pprof", "/statusz",
 		"/flagz"} {
@@ -310,7 +310,7 @@ func ownPath(path string) string {
 	return ""
 }
 
-// served says whether a kind has a subresource.
+// served reports whether a kind has a subresource.
 func served(kind wire.Served, subresource string) bool {
 	switch subresource {
 	case "":
@@ -328,7 +328,7 @@ func served(kind wire.Served, subresource string) bool {
 	return false
 }
 
-// writes is the place of a request among those in flight.
+// writes returns the index of a request in inFlight.
 func (q *request) writes() int {
 	if m := q.http.Method; m == http.MethodGet || m == http.MethodHead {
 		return 0
@@ -336,14 +336,14 @@ func (q *request) writes() int {
 	return 1
 }
 
-// begin counts a request that has come.
+// begin counts a request that has arrived.
 func (o *observed) begin(q *request) {
 	if !q.long() {
 		o.inFlight[q.writes()].Add(1)
 	}
 }
 
-// pass notes that a request is authorized: it may be counted by what it names.
+// pass records that a request is authorized. From now on its metrics may name its resource.
 func (o *observed) pass(q *request) {
 	q.passed = true
 	if q.long() && q.known {
@@ -353,7 +353,7 @@ func (o *observed) pass(q *request) {
 	}
 }
 
-// done counts a request that has its answer.
+// done counts a finished request.
 func (o *observed) done(q *request, rec *recorder, start time.Time) {
 	a, long := q.about(), q.long()
 	s := o.of(a, long)
@@ -390,14 +390,14 @@ func (o *observed) done(q *request, rec *recorder, start time.Time) {
 	}
 }
 
-// deprecatedVersion notes that a deprecated version was asked for by somebody who may. None of those that there are
-// says when it goes.
+// deprecatedVersion records an authorized request for a deprecated version. The label for the removing release is
+// empty, because no served version has one.
 func (o *observed) deprecatedVersion(q *request) {
 	a := q.about()
 	o.deprecated.WithLabelValues(a.group, a.version, a.resource, a.subresource, "").Set(1)
 }
 
-// inFlight tells how many requests are being worked on.
+// inFlight collects the number of requests in flight.
 type inFlight struct {
 	desc *prometheus.Desc
 	o    *observed

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// admissions is how long admission's plugins took, one by one and together.
+// admissions measures how long admission plugins take, each and in total.
 type admissions struct {
 	steps, plugins *prometheus.HistogramVec
 	byPlugin       sync.Map // *pluginCounts by name
@@ -31,11 +31,11 @@ func (m *admissions) init() {
 	m.together.vec = m.steps
 }
 
-// pluginCounts are the histograms of a plugin, or of all together, looked up once: by step, operation and whether it
-// refused.
+// pluginCounts holds the histograms of a plugin, or of all plugins together, looked up once. The index is made of the
+// step, the operation, and whether the plugin refused.
 type pluginCounts struct {
 	vec       *prometheus.HistogramVec
-	name      []string // the first of the labels; of all together none
+	name      []string // the plugin label; empty for the total
 	histogram [len(steps) * len(operations) * 2]atomic.Pointer[prometheus.Observer]
 }
 
@@ -59,12 +59,12 @@ func (p *pluginCounts) observe(step, operation int, rejected bool, d time.Durati
 	(*h).Observe(d.Seconds())
 }
 
-// stepTimer is a walk through the plugins of a step that is being timed. Where one ends the next begins: the clock is
-// read once for each.
+// stepTimer times the plugins of one step. A plugin begins when the previous one ends, so the clock is read once for
+// each plugin.
 type stepTimer struct {
 	o               *observed
 	step, operation int
-	outside         *atomic.Int64 // of the request
+	outside         *atomic.Int64 // the request's total, in nanoseconds
 	began, at       time.Time
 }
 
@@ -87,8 +87,8 @@ func (o *observed) admit(a *api.Admission, step string) stepTimer {
 	return t
 }
 
-// took counts what a plugin took, and with an error that the step has ended. It returns the error. Plugins without a
-// name are such as upstream has in its storage.
+// took records the time of a plugin. If err is not nil, it also ends the step. It returns err. Plugins without a name
+// are not recorded one by one, because in upstream they belong to the storage layer.
 func (t *stepTimer) took(plugin any, err error) error {
 	now := time.Now()
 	d := now.Sub(t.at)
@@ -113,7 +113,7 @@ func (t *stepTimer) took(plugin any, err error) error {
 	return err
 }
 
-// end counts what all of them took.
+// end records the time of all plugins together.
 func (t *stepTimer) end(err error) {
 	t.o.admissions.together.observe(t.step, t.operation, err != nil, t.at.Sub(t.began))
 }

@@ -2,7 +2,7 @@ package apiserver
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// unavailableNow tells which of the servers that others' group versions are passed on to are unavailable.
+// unavailableNow collects which aggregated group versions are unavailable.
 type unavailableNow struct {
 	s    *Server
 	desc *prometheus.Desc

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// countHandshakes returns a log of net/http's that counts what it says of handshakes that failed: nothing else tells of
-// them.
+// countHandshakes returns a log for net/http that counts the messages about failed TLS handshakes. net/http reports
+// these failures in no other way.
 func countHandshakes(failed prometheus.Counter, to *log.Logger) *log.Logger {
 	return log.New(handshakes{failed, to}, "", 0)
 }

@@ -2,7 +2,7 @@ package apiserver
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// objectCounts counts the objects of each kind when asked.
+// objectCounts collects the number of objects of each kind.
 type objectCounts struct {
 	s                          *Server
 	objects, older, unreadable *prometheus.Desc

@@ -11,26 +11,26 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// reads is what is counted of lists, and of what watches begin with, by resources that were asked for.
+// reads holds the metrics of lists and of watches' initial events, for each resource that was requested.
 type reads struct{ all sync.Map } // *readCounts by schema.GroupResource
 
-// readCounts are those of one resource.
+// readCounts holds the metrics of one resource.
 type readCounts struct {
 	gr         schema.GroupResource
-	lists      []listCounts         // by index: none, and those of the kind's fields
-	consistent [2]atomic.Int64      // lists of what there is now: that failed, and that did not
-	waited     prometheus.Histogram // until the cache had come far enough
-	initial    atomic.Int64         // events that watches began with
-	stuck      atomic.Int64         // watches that were ended since their client took nothing
+	lists      []listCounts         // by index: lists without one first, then the kind's indexed fields
+	consistent [2]atomic.Int64      // lists of the current state: failed, and successful
+	waited     prometheus.Histogram // seconds until the cache was recent enough
+	initial    atomic.Int64         // initial events of watches
+	stuck      atomic.Int64         // watches that ended because their client took no data
 }
 
-// listCounts are those of lists by one index.
+// listCounts holds the metrics of lists by one index.
 type listCounts struct {
 	index                               string
 	lists, fetched, evaluated, returned atomic.Int64
 }
 
-// of returns the counts of what a request reads.
+// of returns the metrics of the resource that a request reads.
 func (r *reads) of(q *request) *readCounts {
 	gr := q.served.GR()
 	if c, ok := r.all.Load(gr); ok {
@@ -52,7 +52,7 @@ func (r *reads) of(q *request) *readCounts {
 	return made.(*readCounts)
 }
 
-// wait counts what a list has waited for the cache, and how that ended.
+// wait records how long a list waited for the cache, and whether that succeeded.
 func (c *readCounts) wait(began time.Time, consistent bool, err error) {
 	c.waited.Observe(time.Since(began).Seconds())
 	switch {
@@ -64,7 +64,7 @@ func (c *readCounts) wait(began time.Time, consistent bool, err error) {
 	}
 }
 
-// list counts a list: how many objects were looked at, and how many are in the answer.
+// list records a list: how many objects were examined, and how many are in the response.
 func (c *readCounts) list(sel *selection, returned int) {
 	if sel.field >= len(c.lists) {
 		return
@@ -118,10 +118,10 @@ var (
 	storageReturnedDesc = newResourceDesc("storage_list_returned_objects_total", "Objects that lists had.", "storage")
 )
 
-// fromCache is where all lists come from, as a label says it.
+// fromCache is the label value for the storage of lists, which is always the cache.
 const fromCache = "watchcache"
 
-// Describe implements prometheus.Collector, of nothing: the histograms have their labels only when there are any.
+// Describe implements prometheus.Collector. It describes nothing, because the label values are not known in advance.
 func (r *reads) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -154,7 +154,7 @@ func (r *reads) Collect(to chan<- prometheus.Metric) {
 	})
 }
 
-// cacheCounts is what the cache has counted itself.
+// cacheCounts collects the metrics that the cache counts itself.
 type cacheCounts struct{ s *Server }
 
 var (
@@ -167,7 +167,7 @@ var (
 	)
 )
 
-// mostVersion keeps versions within what a float has exactly, as upstream does.
+// mostVersion limits resource versions to numbers that a float represents exactly, as upstream does.
 const mostVersion = 1_000_000_000_000_000
 
 // Describe implements prometheus.Collector.

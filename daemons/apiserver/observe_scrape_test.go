@@ -29,7 +29,7 @@ import (
 //go:embed testdata/metrics.txt
 var wantedMetrics string
 
-// family is a metric with all its labels.
+// family is a metric with all its series.
 type family struct {
 	kind   string
 	series []sample
@@ -46,7 +46,7 @@ var (
 	labelPair  = regexp.MustCompile(`(\w+)="((?:[^"\\]|\\.)*)"`)
 )
 
-// scraped is what the server tells at /metrics, a histogram's lines each by its own name.
+// scraped returns the metrics at /metrics. Each line of a histogram is under a name of its own.
 func scraped(t *testing.T, cfg *rest.Config) map[string]*family {
 	t.Helper()
 	_, text := ask(t, cfg, "GET", "/metrics", "")
@@ -69,7 +69,7 @@ func scraped(t *testing.T, cfg *rest.Config) map[string]*family {
 			continue
 		}
 		one := sample{labels: map[string]string{}}
-		one.value, _ = strconv.ParseFloat(parts[3], 64) // NaN of nothing is not looked at
+		one.value, _ = strconv.ParseFloat(parts[3], 64) // NaN values are not checked
 		for _, pair := range labelPair.FindAllStringSubmatch(parts[2], -1) {
 			one.labels[pair[1]] = pair[2]
 		}
@@ -78,7 +78,7 @@ func scraped(t *testing.T, cfg *rest.Config) map[string]*family {
 	return families
 }
 
-// value is the sum of a metric's series that have all of the labels, of which every other one is a value.
+// value returns the sum of a metric's series with the given labels, which are pairs of name and value.
 func value(families map[string]*family, name string, labels ...string) (sum float64) {
 	if families[name] == nil {
 		return 0
@@ -99,7 +99,7 @@ func value(families map[string]*family, name string, labels ...string) (sum floa
 	return sum
 }
 
-// eventful does one of everything that is counted.
+// eventful causes one event of each kind that is counted.
 func eventful(t *testing.T, c *cluster) *rest.Config {
 	t.Helper()
 	ctx, admin := context.Background(), c.as(certs.Admin())
@@ -184,7 +184,7 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 		}
 		return nil
 	})
-	asked(t, ann, "/api/v1/namespaces/default") // waits in no queue, but might
+	asked(t, ann, "/api/v1/namespaces/default") // could wait in a queue, but does not
 	asked(t, ann, "/livez")                     // of an exempt level
 	conn, err := net.Dial("tcp", c.addr)
 	if err != nil {
@@ -193,12 +193,13 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 	if _, err := conn.Write([]byte("this is no TLS\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = bufio.NewReader(conn).ReadByte() // until the server has seen it
-	_ = conn.Close()                        // nothing more is to be sent
+	_, _ = bufio.NewReader(conn).ReadByte() // until the server has closed the connection
+	_ = conn.Close()                        // nothing more is sent
 	return admin
 }
 
-// S33: what dashboards and alerts select has the names, types, labels and buckets that upstream's has.
+// The metrics that dashboards and alerts select have upstream's names, types, labels and buckets.
+// Proves S33.
 func TestMetricsHaveUpstreamsNamesLabelsAndBucketsS33(t *testing.T) {
 	c, _ := audited(t, auditEverything)
 	admin := eventful(t, c)
@@ -285,14 +286,15 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBucketsS33(t *testing.T) {
 	}
 }
 
-// S33: what a webhook takes is not held against the server.
+// The time that webhooks take does not count against the server.
+// Proves S33.
 func TestServiceLevelsLeaveOutWhatWebhooksTakeS33(t *testing.T) {
 	const takes = 50 * time.Millisecond
 	s := memory.New()
 	t.Cleanup(s.Close)
 	admin := serve(t, s).as(certs.Admin())
 	hooks := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
-		// what is looked at is a webhook that takes time
+		// the test needs a webhook that takes time
 		"/slow": func(*admissionv1.AdmissionRequest) string { time.Sleep(takes); return `"allowed":true` },
 	})
 	configure(
@@ -330,11 +332,12 @@ func TestServiceLevelsLeaveOutWhatWebhooksTakeS33(t *testing.T) {
 	}
 }
 
-// S33: what is served beside /metrics, to whoever may read it.
+// The debugging paths beside /metrics are served to users who may read them.
+// Proves S33.
 func TestDebuggingPathsAreServedToWhoMayReadThem(t *testing.T) {
 	c, _ := audited(t, auditEverything)
 	admin := c.as(certs.SuperAdmin())
-	wait(t, func() error { // the levels of the cluster are read after the server is ready
+	wait(t, func() error { // the server reads the cluster's levels after it is ready
 		_, text := ask(t, admin, "GET", "/debug/api_priority_and_fairness/dump_priority_levels", "")
 		if !strings.Contains(text, "workload-low") {
 			return fmt.Errorf("the priority levels are %s", text)

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// countedStore counts what the store is asked, by what upstream's server calls it. What is not of one resource, such as
-// how far the store is, has none in the labels.
+// countedStore counts and times calls of the store, under upstream's operation names. Calls that concern no single
+// resource, such as reading the current revision, have empty resource labels.
 type countedStore struct {
 	store.Store
 	resource func(key string) schema.GroupResource
@@ -115,8 +115,8 @@ func (c *countedStore) Commit(ctx context.Context, t store.Txn) (store.Result, e
 	return r, err
 }
 
-// what says what a transaction is about: the first object among its keys, which others are of an address or a quota
-// that it takes.
+// what returns the operation and resource of a transaction. They are those of the first object among its keys; the
+// other keys are claims of addresses or quota.
 func (c *countedStore) what(t *store.Txn) (operation string, resource schema.GroupResource) {
 	for i := range t.Puts {
 		if resource = c.resource(t.Puts[i].Key); resource.Resource != "" {
@@ -134,7 +134,7 @@ func (c *countedStore) what(t *store.Txn) (operation string, resource schema.Gro
 	return "delete", resource
 }
 
-// made says whether a transaction makes a key or changes it.
+// made returns "create" if a transaction creates a key, and "update" otherwise.
 func made(t *store.Txn, key string) string {
 	for i := range t.Guards {
 		if t.Guards[i].Key == key && t.Guards[i].Revision == 0 {
@@ -166,14 +166,14 @@ func (c *countedStore) Collect(to chan<- prometheus.Metric) {
 	c.errors.Collect(to)
 }
 
-// storageSize is how large the store is, asked of it when somebody wants to know. Where it does not say there is none,
-// as upstream.
+// storageSize collects the size of the store, which it reads at each scrape. If the store does not answer there is no
+// value, as in upstream.
 type storageSize struct {
 	s    store.Sized
 	desc *prometheus.Desc
 }
 
-// sizePatience is how long a scrape waits for it, which is as long as upstream's.
+// sizePatience is how long a scrape waits for the size, the same as upstream.
 const sizePatience = time.Second
 
 func newStorageSize(s store.Store) storageSize {
@@ -204,7 +204,7 @@ func (s storageSize) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// resourceOf is the resource whose object a key of the store is; empty if it is none's that is served.
+// resourceOf returns a function that maps a store key to its resource. The result is empty for other keys.
 func resourceOf(c *cache.Cache) func(key string) schema.GroupResource {
 	return func(key string) schema.GroupResource {
 		if r := c.Find(key); r != nil {

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// refuser knows nobody but who says so.
+// refuser authenticates only the token "admin".
 type refuser struct{}
 
 // Authenticate implements api.Authenticator.
@@ -36,7 +36,9 @@ func (refuser) Authorize(_ context.Context, _ api.User, r api.Request) (api.Deci
 	return api.Allow, "", nil
 }
 
-// S33: the labels of metrics are closed sets. Strangers, and users who make up paths, make no series.
+// The labels of metrics have closed sets of values. Unauthenticated clients, and users with made-up paths, create no
+// series.
+// Proves S33.
 func TestClientsCannotMakeUpLabelsOfMetricsS33(t *testing.T) {
 	s := memory.New()
 	defer s.Close()

@@ -9,17 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// watches is what is counted of watches, by the versions of kinds that were watched.
+// watches holds the metrics of watches, for each version of a kind that was watched.
 type watches struct{ all sync.Map } // *watchCounts by schema.GroupVersionResource
 
-// smallestEvent is the first bound of events' sizes; each of the others is twice the one before.
+// smallestEvent is the first bucket of event sizes, as a power of two in bytes. eventBounds is the number of buckets,
+// each twice as large as the one before.
 const (
-	smallestEvent = 10 // as a power of two
+	smallestEvent = 10 // 1 KiB
 	eventBounds   = 8
 )
 
-// watchCounts are those of one version of a kind. What thousands of watches are sent in common is measured once, and
-// added for each.
+// watchCounts holds the metrics of one version of a kind. Events that many watches share are measured once, and the
+// result is added for each of these watches.
 type watchCounts struct {
 	gvr      schema.GroupVersionResource
 	kind     string
@@ -28,13 +29,13 @@ type watchCounts struct {
 	bytes    atomic.Uint64
 }
 
-// eventSizes are the sizes of some events.
+// eventSizes is a histogram of the sizes of some events.
 type eventSizes struct {
 	sizes [eventBounds + 1]uint32
 	bytes uint64
 }
 
-// add counts one event; one that was not sent has no bytes.
+// add counts one event. An event without bytes was not sent, and is not counted.
 func (s *eventSizes) add(bytes int) {
 	if bytes > 0 {
 		s.sizes[sizeOfEvent(bytes)]++
@@ -46,7 +47,7 @@ func sizeOfEvent(bytes int) int {
 	return min(max(bits.Len(uint(bytes-1))-smallestEvent, 0), eventBounds)
 }
 
-// sent counts events that a watch was sent.
+// sent adds events that were sent to one watch.
 func (c *watchCounts) sent(s *eventSizes) {
 	for i, n := range s.sizes {
 		if n > 0 {
@@ -56,7 +57,7 @@ func (c *watchCounts) sent(s *eventSizes) {
 	c.bytes.Add(s.bytes)
 }
 
-// sentOne counts one event.
+// sentOne adds one event.
 func (c *watchCounts) sentOne(bytes int) {
 	if bytes > 0 {
 		c.sizes[sizeOfEvent(bytes)].Add(1)
@@ -64,7 +65,7 @@ func (c *watchCounts) sentOne(bytes int) {
 	}
 }
 
-// of returns the counts of what a request watches.
+// of returns the metrics of the kind that a request watches.
 func (w *watches) of(q *request) *watchCounts {
 	if c, ok := w.all.Load(q.GroupVersionResource); ok {
 		return c.(*watchCounts)

@@ -16,25 +16,25 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// offer is what is served at one time. It never changes: when kinds come or go, it
-// is replaced as a whole.
+// offer is the set of served resources at one time. It is immutable. When kinds are added or removed, it is replaced as
+// a whole.
 type offer struct {
 	resources map[schema.GroupVersionResource]wire.Served
 	discovery *discovery.Handler
 	openapi   *openapi.Handler
 
-	aggregated map[schema.GroupVersion]*aggregated // what other servers answer
+	aggregated map[schema.GroupVersion]*aggregated // group versions that other servers answer
 }
 
-// offering is what an offer is made of besides the kinds that are always there.
+// offering holds what an offer is made of, besides the built-in kinds.
 type offering struct {
 	mu         sync.Mutex
-	declared   []*kinds.Kind // by definitions, the version that is stored
+	declared   []*kinds.Kind // by CustomResourceDefinitions, in the version that is stored
 	aggregated map[schema.GroupVersion]*aggregated
-	changed    chan struct{} // says that others are declared than before
+	changed    chan struct{} // signals that declared has changed
 }
 
-// serveKinds serves declared kinds, in all versions, besides those that are always there.
+// serveKinds serves declared kinds in all versions, besides the built-in kinds.
 func (s *Server) serveKinds(declared []*kinds.Kind) {
 	s.offering.mu.Lock()
 	defer s.offering.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Server) serveKinds(declared []*kinds.Kind) {
 	s.serve()
 	select {
 	case s.offering.changed <- struct{}{}:
-	default: // it will be looked anyway
+	default: // a signal is pending already
 	}
 }
 
@@ -80,7 +80,7 @@ func (s *Server) serve() {
 	var elsewhere []openapi.Elsewhere
 	for gv, a := range s.offering.aggregated {
 		if own[gv] {
-			continue // what is served here is not given away
+			continue // built-in group versions cannot be handed to another server
 		}
 		next.aggregated[gv] = a
 		others = append(others, discovery.Other{GroupVersion: gv, Resources: a.resources, Stale: a.unavailable != ""})
@@ -93,7 +93,7 @@ func (s *Server) serve() {
 	slices.SortFunc(others, func(a, b discovery.Other) int {
 		return strings.Compare(a.GroupVersion.String(), b.GroupVersion.String())
 	})
-	// What has not changed since is shared with what was served before.
+	// Unchanged parts are shared with the previous offer.
 	was := s.serving.Load()
 	var shown *discovery.Handler
 	var described *openapi.Handler

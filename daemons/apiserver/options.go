@@ -18,84 +18,80 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Review answers the creation of a kind that is not stored (a review), or of a
-// subresource that has a type of its own (a token). obj is what the client sent,
-// decoded and defaulted; what is returned is sent back.
+// Review answers the creation of a kind that is not stored (a review), or of a subresource that has a type of its own
+// (a token). obj is the object that the client sent, decoded and defaulted. The returned object is the response.
 type Review func(ctx context.Context, user api.User, obj runtime.Object) (runtime.Object, error)
 
-// TokenReview answers serviceaccounts/token for the service account named.
+// TokenReview answers serviceaccounts/token for the named service account.
 type TokenReview func(ctx context.Context, user api.User, namespace, name string,
 	obj runtime.Object) (runtime.Object, error)
 
-// Options is what a server is made of.
+// Options configures a Server.
 type Options struct {
-	Kinds []*kinds.Kind // what is served
+	Kinds []*kinds.Kind // the built-in kinds to serve
 	Store store.Store   // required
 	Env   run.Env       // required
 
-	Prefix string // of all keys; empty means /registry
+	Prefix string // prefix of all keys; empty means /registry
 
-	// Who asks and who may. Tried in order. Without authorizers everything is
-	// allowed, without authenticators everybody is anonymous.
+	// Authenticators and Authorizers are tried in order. Without authorizers everything is allowed. Without
+	// authenticators every request is anonymous.
 	Authenticators []api.Authenticator
 	Authorizers    []api.Authorizer
-	// Anonymous says which paths need no credentials; usual says that everybody may ask for it where nothing else is
-	// said. With nil and authenticators, none.
+	// Anonymous reports whether a path needs no credentials. usual is true for the paths that are open by default. If
+	// it is nil and there are authenticators, every path needs credentials.
 	Anonymous func(path string, usual bool) bool
-	// While bounds a watch or a stream to the time that the user's credentials are good for; nil does not. What it
-	// returns besides is called when the request is over.
+	// While limits a watch or a stream to the time that the user's credentials are valid; nil sets no limit. The
+	// returned function is called at the end of the request.
 	While func(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc)
 
 	Mutators   []api.Mutator
 	Validators []api.Validator
-	// Quota is asked again about what it bounds, one write of a namespace at a time.
+	// Quota is checked a second time for the writes that it bounds, one write per namespace at a time.
 	Quota Bounded
-	// Outside are those of them that ask others, webhooks and policies: they see all that
-	// is sent, also to subresources, and connections.
+	// Outside holds those of Mutators and Validators that call webhooks or evaluate policies. They also see what is
+	// sent to subresources, and connect requests.
 	Outside struct {
 		Mutators   []api.Mutator
 		Validators []api.Validator
 	}
 
-	// Reviews are the handlers of virtual kinds, by resource; Token that of
-	// serviceaccounts/token.
+	// Reviews holds the handlers of virtual kinds, by resource. Token is the handler of serviceaccounts/token.
 	Reviews map[schema.GroupResource]Review
 	Token   TokenReview
 
-	// TokenKeys answers /.well-known/openid-configuration and /openid/v1/jwks; nil
-	// answers neither.
+	// TokenKeys answers /.well-known/openid-configuration and /openid/v1/jwks; nil serves neither.
 	TokenKeys http.Handler
 
-	// Bootstrap are objects that are created when they are missing, and whose rules and
-	// subjects are completed when they lack some (RBAC's default objects).
+	// Bootstrap holds objects that are created if they are missing. Missing rules and subjects are added to existing
+	// ones (RBAC's default objects).
 	Bootstrap []runtime.Object
 
 	ServiceClusterIPRange []string // CIDRs; empty allocates no addresses
 	ServiceNodePortRange  string   // first-last; empty means 30000-32767
 
-	// AdvertiseAddress and AdvertisePort are where the service kubernetes leads; an
-	// empty address leaves the service alone.
+	// AdvertiseAddress and AdvertisePort are this server's endpoint of the kubernetes service. If the address is empty,
+	// the service is not written.
 	AdvertiseAddress string
 	AdvertisePort    int
 
-	// KubeletTLS is how kubelets are connected to: whose certificates are good, and the
-	// server's own. Nil refuses logs, exec and the like.
+	// KubeletTLS configures connections to kubelets: the trusted authorities and the server's own certificate. If it is
+	// nil, logs, exec and the like are refused.
 	KubeletTLS *tls.Config
-	// KubeletRoots are the authorities by which a new connection to a kubelet is judged; nil means those of KubeletTLS.
+	// KubeletRoots returns the authorities that verify a new connection to a kubelet; nil means those of KubeletTLS.
 	KubeletRoots func() *x509.CertPool
 
-	// Auditor keeps what is asked; nil keeps nothing. Who runs the server runs it, too, and
-	// ends it last.
+	// Auditor records requests; nil records nothing. The caller of the server also runs the auditor, and stops it last.
 	Auditor *audit.Auditor
 
-	// Flow shares the server's capacity out. With nil, MaxInFlight bounds it.
+	// Flow shares the server's capacity among requests. If it is nil, MaxInFlight limits the number of requests.
 	Flow *flow.Controller
 
-	// Tasks run for as long as the server does. One that returns an error ends it.
+	// Tasks run as long as the server does. If a task returns an error, the server stops.
 	Tasks []func(ctx context.Context, s *Server) error
 
-	// FrontProxy is what the server shows of itself to those that it passes requests on to,
-	// so that they believe as whom these are made; nil shows nothing.
+	// FrontProxy returns the client certificate for aggregated servers. It makes them trust the headers that name the
+	// user; nil presents no certificate.
 	FrontProxy func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 
 	// ClusterCA returns the PEM certificates of the authorities that sign the cluster's own servers. They are trusted
@@ -105,7 +101,7 @@ type Options struct {
 
 	RequestTimeout time.Duration // zero means a minute
 	EventTTL       time.Duration // zero means an hour
-	MaxInFlight    int           // requests at once besides watches and streams; zero means 800
+	MaxInFlight    int           // limit of concurrent requests, not counting watches and streams; zero means 800
 	Profiling      bool
 	Now            func() time.Time // nil means time.Now
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// pairFile is a certificate and its key in files that may be replaced while the server
-// runs: a rotated certificate needs no restart.
+// pairFile is a certificate and its key in files that may be replaced while the server runs. A rotated certificate
+// needs no restart.
 type pairFile struct {
 	cert, key string
 
@@ -18,7 +18,7 @@ type pairFile struct {
 	looked time.Time
 }
 
-// lookEvery is how often the files are looked at, at most.
+// lookEvery is the minimum time between two checks of the files.
 const lookEvery = 10 * time.Second
 
 func newPairFile(cert, key string) (*pairFile, error) {
@@ -43,7 +43,7 @@ func (p *pairFile) get() (*tls.Certificate, error) {
 	pair, loadErr := tls.LoadX509KeyPair(p.cert, p.key)
 	if loadErr != nil {
 		if p.pair != nil {
-			return p.pair, nil // half replaced: the next look will find both
+			return p.pair, nil // the files may be half replaced; the next check will find both
 		}
 		return nil, loadErr
 	}

@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// params lets policies find the objects that they take parameters from.
+// params finds the objects from which policies take parameters.
 type params struct{ s *Server }
 
 func (p params) served(gvk schema.GroupVersionKind) (wire.Served, bool) {
@@ -83,7 +83,7 @@ func (p params) Select(
 	})
 }
 
-// find returns objects in the version that is meant.
+// find returns the objects that look finds, converted to the version gvk.
 func (p params) find(
 	ctx context.Context,
 	gvk schema.GroupVersionKind,
@@ -116,7 +116,7 @@ func (p params) find(
 	return out, nil
 }
 
-// typesOf tells how the fields of the object of a write merge.
+// typesOf returns the type converter for the object of a write, which defines how its fields merge.
 func (s *Server) typesOf(a *api.Admission) (managedfields.TypeConverter, error) {
 	if w, ok := a.Versions.(*write); ok {
 		return s.fields.types(w.q.served.Kind)

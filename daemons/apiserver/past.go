@@ -6,21 +6,21 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 )
 
-// What there was at a revision is known for as long as the store knows it, and no longer, so that a list can be read to
-// its end in the time between two compactions, however much changes meanwhile. Mostly the events in memory tell it.
-// Where these have been let go, since there were too many, the store is asked for the page that is wanted. Watches are
-// not: what the events in memory do not tell them any more is 410, and their clients list again.
+// A list at an old revision works as long as the store has that revision. So a paged list can be read to its end within
+// the time between two compactions, whatever changes meanwhile. Usually the event log in memory has the state. If the
+// log has dropped those events, the server reads the page from the store. Watches do not do that: they get status 410,
+// and their clients list again.
 
 const (
-	// pastPage is how many objects are asked for at a time, and pastBytes how much is gathered of them at most.
+	// pastPage is how many objects are read at a time. pastBytes is the most memory, in bytes, for the selected ones.
 	pastPage  = 50
 	pastBytes = 64 << 20
-	// mostPasts is how many lists are read from the store at once.
+	// mostPasts is how many lists may read from the store at the same time.
 	mostPasts = 2
 )
 
-// exactly finds the state at a revision, or as much of it as a page needs that begins after a key; then rest is how
-// many there are from there on.
+// exactly returns the state at a revision. The snapshot may be limited to the page that follows the key after. In this
+// case rest is the number of objects from there on.
 func (s *Server) exactly(
 	q *request,
 	sel *selection,
@@ -40,7 +40,7 @@ func (s *Server) exactly(
 	return s.past(q, sel, revision, after, limit)
 }
 
-// past reads from the store what a page needs.
+// past reads the page from the store.
 func (s *Server) past(
 	q *request,
 	sel *selection,
@@ -50,7 +50,7 @@ func (s *Server) past(
 ) (*cache.Snapshot, int64, error) {
 	ctx := q.http.Context()
 	if sel.versioned(q) {
-		return nil, 0, cache.ErrExpired // that would be to convert all there is for one page
+		return nil, 0, cache.ErrExpired // all objects would have to be converted for one page
 	}
 	select {
 	case s.pasts <- struct{}{}:

@@ -17,8 +17,9 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// S12: a list is read to its end as it was when it began, for as long as the store knows what there was, however much
-// changes.
+// A paged list has the state of its beginning on all pages, until the store compacts that revision, whatever changes
+// meanwhile.
+// Proves S12.
 func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 	names := slices.Sorted(maps.Keys(stores))
 	for _, name := range names[:amount.Of(len(names), 1)] {
@@ -26,7 +27,7 @@ func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 			s := stores[name](t)
 			cfg := start(t, s, nil)
 			quick := rest.CopyConfig(cfg)
-			quick.ContentType = "application/vnd.kubernetes.protobuf" // 50 MB of JSON take half a minute to read
+			quick.ContentType = "application/vnd.kubernetes.protobuf" // reading 50 MB of JSON takes half a minute
 			client := kubernetes.NewForConfigOrDie(quick).CoreV1().ConfigMaps("default")
 			ctx := context.Background()
 			for _, name := range []string{"a", "b", "c", "d"} {
@@ -44,7 +45,7 @@ func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// More than the events in memory may keep.
+			// More than the event log in memory may hold.
 			if err := client.Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +88,7 @@ func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
 			if err != nil || names(exact) != "abcd" && !strings.HasSuffix(names(exact), "abcd") {
 				t.Errorf("exactly: %s, %v", names(exact), err)
 			}
-			// A watch from then has nobody to tell it.
+			// A watch cannot start from there.
 			code, text := ask(
 				t,
 				cfg,

@@ -22,10 +22,10 @@ import (
 	"clusterctl/daemons/apiserver/jsonpatch"
 )
 
-// maxOperations bounds a JSON patch.
+// maxOperations is the most operations that a JSON patch may have.
 const maxOperations = 10000
 
-// patchTypes are what a patch may be, as Accept-Patch tells.
+// patchTypes are the supported content types of patches, as listed in Accept-Patch.
 const patchTypes = "application/json-patch+json, application/merge-patch+json, " +
 	"application/strategic-merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor"
 
@@ -41,7 +41,7 @@ func unknownPatch(q *request, known string) error {
 	}}
 }
 
-// knownPatch says whether a type is one of those that some kinds take.
+// knownPatch reports whether some kinds support a patch type.
 func knownPatch(t types.PatchType) bool {
 	switch t {
 	case types.JSONPatchType,
@@ -54,13 +54,13 @@ func knownPatch(t types.PatchType) bool {
 	return false
 }
 
-// readPatch reads the body of a patch, which is YAML where it says so.
+// readPatch reads the body of a patch, and converts YAML and CBOR to JSON.
 func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	patchType := q.patchType()
 	switch patchType {
 	case types.JSONPatchType, types.MergePatchType, types.ApplyPatchType, types.ApplyCBORPatchType:
 	case types.StrategicMergePatchType:
-		// How lists merge is told by Go types, which kinds of definitions do not have.
+		// Go types define how lists merge, and custom resources have none.
 		if q.served.Untyped != nil && q.Subresource != "scale" {
 			return "", nil, nil, unknownPatch(q, untypedPatchTypes)
 		}
@@ -93,7 +93,7 @@ func readPatch(q *request) (types.PatchType, []byte, []error, error) {
 	return patchType, data, doubts, q.makeRoom(partsOfJSON(data))
 }
 
-// patch changes an object, or its status, by what the client sends.
+// patch changes an object, or its status, as the patch in the request describes.
 func (s *Server) patch(q *request) error {
 	w, err := s.newWrite(q)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Server) patch(q *request) error {
 	e, err := w.modify(q.http.Context(), next)
 	switch {
 	case err != nil && !json.Valid(data):
-		return apierrors.NewBadRequest("invalid JSON patch") // whatever else is wrong
+		return apierrors.NewBadRequest("invalid JSON patch") // takes precedence over any other error
 	case err != nil:
 		return err
 	}
@@ -134,7 +134,7 @@ func (s *Server) patch(q *request) error {
 	return writeEntry(q, code, e)
 }
 
-// patched returns the live object as a JSON, merge or strategic merge patch makes it.
+// patched returns the live object after a JSON, merge or strategic merge patch.
 func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []byte) (runtime.Object, error) {
 	q := w.q
 	before, err := q.served.AppendJSON(nil, w.seen)
@@ -171,7 +171,8 @@ func (w *write) patched(live runtime.Object, patchType types.PatchType, patch []
 	return hub, place(q, sent)
 }
 
-// fromPatch reads what a patch has made of an object. A strategic merge is one of values, which have their kind.
+// fromPatch decodes an object after a patch. A strategic merge works on typed values, so the kind in its result is not
+// checked.
 func (s *Server) fromPatch(
 	q *request,
 	patchType types.PatchType,
@@ -190,7 +191,7 @@ func (s *Server) fromPatch(
 	return nil
 }
 
-// patchDoubts returns what a strict reader would refuse in a patch itself.
+// patchDoubts returns what strict decoding would refuse in the patch itself.
 func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []error, err error) {
 	if q.query.Get("fieldValidation") == metav1.FieldValidationIgnore {
 		return nil, nil
@@ -221,7 +222,7 @@ func patchDoubts(q *request, patch []byte, patchType types.PatchType) (doubts []
 	return doubts, nil
 }
 
-// invalidPatch tells of a patch that makes of an object what is none.
+// invalidPatch returns the error for a patch whose result is not a valid object.
 func invalidPatch(what string, err error) error {
 	var bad *undecoded
 	if !errors.As(err, &bad) {
@@ -232,8 +233,8 @@ func invalidPatch(what string, err error) error {
 		field.Invalid(field.NewPath("patch"), what[:min(len(what), shown)], bad.cause.Error())})
 }
 
-// invalidStrategicPatch tells the same of a strategic merge patch, of which the patch alone is shown, and what does not
-// fit as it is found when values, not text, are made a typed object.
+// invalidStrategicPatch is invalidPatch for a strategic merge patch. The error shows only the patch. Its cause is the
+// error of converting the resulting values to the typed object.
 func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error) error {
 	var change, object map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(patch, &change) != nil ||
@@ -246,17 +247,17 @@ func invalidStrategicPatch(patch, after []byte, typed runtime.Object, err error)
 	return invalidPatch(fmt.Sprintf("%+v", change), err)
 }
 
-// malformed is what a strategic merge finds wrong with a patch by itself.
+// malformed lists the errors of a strategic merge that concern the patch alone.
 var malformed = []error{
 	mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
 	mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat,
 }
 
-// unmergeable is what a strategic merge finds wrong with a patch and the object together.
+// unmergeable lists the errors of a strategic merge that concern the patch together with the object.
 var unmergeable = []error{mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys}
 
-// applyPatch returns the JSON of a document as a patch makes it. typed is an empty
-// object of its type, whose tags a strategic merge follows.
+// applyPatch returns the JSON of a document after a patch. typed is an empty object of the document's type; a strategic
+// merge follows its tags.
 func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.Object) ([]byte, error) {
 	switch patchType {
 	case types.JSONPatchType:
@@ -274,7 +275,7 @@ func applyPatch(before, patch []byte, patchType types.PatchType, typed runtime.O
 			)
 		}
 		if bytes.ContainsAny(before, "<>&") {
-			// A value is tested by its text, and Go's clients escape what HTML would take for markup.
+			// The "test" operation compares text, and clients written in Go escape HTML characters.
 			var escaped bytes.Buffer
 			json.HTMLEscape(&escaped, before)
 			before = escaped.Bytes()

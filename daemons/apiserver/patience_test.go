@@ -14,8 +14,9 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: a client says how long it waits, and is not kept any longer: neither by a store that hangs nor by what it does
-// not send.
+// The server answers within the timeout that the client sends, even if the store hangs or the client does not finish
+// its body.
+// Proves S12.
 func TestAnAnswerComesBeforeTheClientGivesUpS12(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)

@@ -17,13 +17,13 @@ import (
 	"clusterctl/daemons/apiserver"
 )
 
-// stage is every part of the pipeline in one, refusing what is named after it.
+// stage acts as every part of the pipeline. It refuses objects that are named after a part.
 type stage struct {
-	mu    sync.Mutex // the server's own writes go through at the same time
+	mu    sync.Mutex // the server's own writes call it concurrently
 	order []string
 }
 
-// note remembers what became of the test's own objects: the server writes some for itself at any time.
+// note records the part's name for the test's own objects. The server writes others at any time.
 func (s *stage) note(what string, a *api.Admission) {
 	if a.Namespace != "default" || a.Resource.Resource != "configmaps" {
 		return
@@ -33,7 +33,7 @@ func (s *stage) note(what string, a *api.Admission) {
 	s.order = append(s.order, what)
 }
 
-// noted returns what was noted since it was called last.
+// noted returns what was recorded since its last call.
 func (s *stage) noted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

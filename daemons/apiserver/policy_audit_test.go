@@ -12,8 +12,7 @@ import (
 	"clusterctl/certs"
 )
 
-// annotationsOf returns the annotations with which the creation of an object ended in the log of a server that has
-// stopped.
+// annotationsOf returns the audit annotations of the creation of an object, from the log of a stopped server.
 func annotationsOf(t *testing.T, path, resource, name string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(path)

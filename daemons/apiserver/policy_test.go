@@ -165,7 +165,7 @@ func TestMutatingPoliciesChangeWhatTheySayS12(t *testing.T) {
 	}
 }
 
-// What one mutating policy has to say does not depend on what another made of the object, nor on whether it failed.
+// The result of a mutating policy depends neither on changes by other policies nor on their failures.
 func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	label := func(key, value string) string {

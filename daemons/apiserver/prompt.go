@@ -12,14 +12,13 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// Reads of one object are the most frequent requests, and what a goroutine costs that waits for the store, together
-// with fifteen others, is most of what such a read costs. So those that can be decided without waiting for anything go
-// through the stages on the goroutine that reads the connection, and are answered by the one that has looked at the
-// store's revision for all of them. Whatever is unusual about one, or refused, goes the way that all requests go. So
-// does what asks somebody who has to wait: an authenticator or authorizer that does not say how it does without, a
-// webhook most of all.
+// This file answers reads of one object without a goroutine that waits. These reads are the most frequent requests, and
+// the waiting goroutine is most of their cost. The goroutine that reads the connection runs the stages. The goroutine
+// that fetches the store's revision for all pending reads then answers them. Requests that are refused or unusual in
+// any way take the ordinary path. So do requests that need an authenticator, an authorizer or a webhook that may have
+// to wait.
 
-// prompt says whether it answers a request, now or later. The request's context has ended: nobody can wait with it.
+// prompt reports whether it answers a request, now or later. The request's context has ended, so no stage may wait.
 func (s *Server) prompt(d *h2.Deferred, r *http.Request) (taken bool) {
 	if s.o.RequestTimeout < 3*cache.LookTimeout || r.URL.RawQuery != "" {
 		return false
@@ -51,7 +50,7 @@ func (s *Server) prompt(d *h2.Deferred, r *http.Request) (taken bool) {
 	return true
 }
 
-// prompted is a request that no goroutine waits with.
+// prompted is a request without a goroutine that waits for its answer.
 type prompted struct {
 	s     *Server
 	q     *request
@@ -60,24 +59,24 @@ type prompted struct {
 	start time.Time
 }
 
-// simple says whether the request is to read one object that is served here.
+// simple reports whether the request reads one object of a resource that is served here.
 func (p *prompted) simple() bool {
 	q := p.q
 	return q.Resource && q.known && q.Verb == "get" && q.Subresource == "" && !q.served.Virtual && q.cache != nil &&
 		q.served.Namespaced == (q.Namespace != "") && (q.served.Verbs == nil || slices.Contains(q.served.Verbs, q.Verb))
 }
 
-// identifyPromptly is identify for those who are known without waiting.
+// identifyPromptly is identify for users that can be authenticated without waiting.
 func (s *Server) identifyPromptly(p *prompted) bool {
 	user, known := s.knownPromptly(p.q.http)
 	if !known {
-		return false // or it is found out why
+		return false // the ordinary path finds the reason
 	}
 	p.q.user = user
 	return true
 }
 
-// knownPromptly is known without waiting; false also for those who are not known.
+// knownPromptly is known without waiting. It returns false if it would have to wait, or if authentication fails.
 func (s *Server) knownPromptly(r *http.Request) (api.User, bool) {
 	for _, a := range s.o.Authenticators {
 		prompt, can := a.(api.PromptAuthenticator)
@@ -95,7 +94,7 @@ func (s *Server) knownPromptly(r *http.Request) (api.User, bool) {
 	return api.User{}, false
 }
 
-// auditPromptly decides what is kept, if that can be kept without waiting.
+// auditPromptly decides what is recorded, if recording needs no waiting.
 func (s *Server) auditPromptly(p *prompted) bool {
 	if s.o.Auditor == nil {
 		return true
@@ -107,7 +106,7 @@ func (s *Server) auditPromptly(p *prompted) bool {
 	return true
 }
 
-// nobodyElse leaves it to the ordinary way to be somebody else: that has to be allowed and is logged.
+// nobodyElse sends requests with impersonation to the ordinary path, where it is authorized and logged.
 func (s *Server) nobodyElse(p *prompted) bool {
 	for name := range p.q.http.Header {
 		if strings.HasPrefix(name, "Impersonate-") {
@@ -117,7 +116,7 @@ func (s *Server) nobodyElse(p *prompted) bool {
 	return true
 }
 
-// authorizePromptly is authorize where it is decided without waiting that the user may.
+// authorizePromptly is authorize for requests that are allowed without waiting.
 func (s *Server) authorizePromptly(p *prompted) bool {
 	if len(s.o.Authorizers) == 0 {
 		return true
@@ -139,24 +138,25 @@ func (s *Server) authorizePromptly(p *prompted) bool {
 	return false
 }
 
-// isServed is arrive for what is served already, which is all that goes this way.
+// isServed is arrive for resources that are served already.
 func (s *Server) isServed(p *prompted) bool { return p.q.known }
 
-// negotiatePromptly leaves an object that has to be converted to the ordinary way.
+// negotiatePromptly is negotiate for objects that need no conversion.
 func (s *Server) negotiatePromptly(p *prompted) bool {
 	return s.negotiate(p.q) == nil && !p.q.converts()
 }
 
-// keepBodiesPromptly is keepBodies, for a read has no body to wait for.
+// keepBodiesPromptly is keepBodies, which never waits here: a read has no body.
 func (s *Server) keepBodiesPromptly(p *prompted) bool { return s.keepBodies(p.q) == nil }
 
-// mayAnswerLater says whether the answer is made in no time once the store's revision is known.
+// mayAnswerLater reports whether the response can be written without waiting once the store's revision is known.
 func (s *Server) mayAnswerLater(p *prompted) bool { return s.cache.Ready() == nil && p.small() }
 
-// mostPrompt is how large an object may be: one goroutine answers all who have waited for the same look.
+// mostPrompt is the largest object, in bytes, that is answered this way. One goroutine answers all requests that waited
+// for the same revision.
 const mostPrompt = 64 << 10
 
-// small says whether the answer is made in no time.
+// small reports whether the response is quick to write.
 func (p *prompted) small() bool {
 	if f := p.q.media.Format; f != wire.JSON && f != wire.Protobuf {
 		return false
@@ -165,7 +165,7 @@ func (p *prompted) small() bool {
 	return e == nil || e.Size() <= mostPrompt
 }
 
-// takeTurnPromptly is takeTurn where there is room. The turn is given back if the request is not taken.
+// takeTurnPromptly is takeTurn if seats are free. The caller returns the seats if it does not take the request.
 func (s *Server) takeTurnPromptly(p *prompted) bool {
 	q := p.q
 	if s.o.Flow == nil {
@@ -181,10 +181,10 @@ func (s *Server) takeTurnPromptly(p *prompted) bool {
 	return ok
 }
 
-// begun counts that a request has its turn, once it is sure that it is taken.
+// begun records that a request holds its seats, once it is certain that it is taken.
 func (s *Server) begun(q *request) { q.w.(*recorder).turn.Begin(0) }
 
-// Current implements cache.Reader: it answers.
+// Current implements cache.Reader. It answers the request.
 func (p *prompted) Current(why error) {
 	s, q := p.s, p.q
 	defer p.d.Send()
@@ -205,5 +205,6 @@ func (p *prompted) Current(why error) {
 	}
 }
 
-// Others implements cache.Reader: what those who asked together are answered goes out together.
+// Others implements cache.Reader. It sends the responses of all requests that waited for the same revision in one
+// piece.
 func (p *prompted) Others() { p.d.Flush() }

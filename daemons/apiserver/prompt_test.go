@@ -27,8 +27,8 @@ kind: Policy
 rules: [{level: Metadata}]
 `
 
-// A read that no goroutine waits with has the answer of one that one waits with, which a query makes of it, and is
-// refused, and kept for the audit, as that is.
+// A read on the fast path has the same response, refusal and audit record as on the ordinary path, which a query
+// selects.
 func TestAReadIsAnsweredAlikeByWhicheverWayItGoes(t *testing.T) {
 	c, log := audited(t, auditEverything)
 	ctx := context.Background()
@@ -70,7 +70,7 @@ func TestAReadIsAnsweredAlikeByWhicheverWayItGoes(t *testing.T) {
 		return fmt.Sprintln(answer.Status, header, age.ReplaceAllString(string(body), "age")), err
 	}
 	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
-	wait(t, func() error { // priorities have their names once what every cluster has is there
+	wait(t, func() error { // priority levels have their names once the default objects exist
 		answer, err := get("admin", "/api/v1/namespaces/default", "application/json")
 		if err == nil && !strings.Contains(answer, "X-Kubernetes-Pf-Flowschema-Uid") {
 			err = errors.New("the request's priority has no name yet")

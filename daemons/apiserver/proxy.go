@@ -19,14 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// proxy passes a request on to a node, a pod or a service.
+// proxy forwards a request to a node, a pod or a service.
 func (s *Server) proxy(q *request) error {
 	if _, err := s.fresh(q.http.Context(), ""); err != nil {
 		return err
 	}
 	if q.rest == "" && (q.http.Method == http.MethodGet || q.http.Method == http.MethodHead) &&
 		q.http.Header.Get("Upgrade") == "" {
-		// Relative links need the slash.
+		// Relative links need the trailing slash.
 		http.Redirect(q.w, q.http, q.http.URL.EscapedPath()+"/"+query(q), http.StatusMovedPermanently)
 		return nil
 	}
@@ -83,7 +83,7 @@ func query(q *request) string {
 	return "?" + q.http.URL.RawQuery
 }
 
-// newPlain is the way to pods, whose certificates nobody vouches for.
+// newPlain returns the transport to pods. It does not verify certificates, because pods have none from a known issuer.
 func newPlain() *http.Transport {
 	return newTransport(
 		&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12},
@@ -113,7 +113,7 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 		return nil, nil, err
 	}
 	if port != "" && port != target.Port() {
-		// A node says itself what its addresses are: they may not lead to this machine.
+		// A node's addresses are self-reported, so they must not lead to this machine.
 		addresses, err := net.DefaultResolver.LookupNetIP(q.http.Context(), "ip", target.Hostname())
 		if err != nil {
 			return nil, nil, apierrors.NewServiceUnavailable(fmt.Sprintf("find the address of node %s: %v", name, err))
@@ -126,7 +126,7 @@ func (s *Server) nodeTarget(q *request, scheme, name, port string) (*url.URL, ht
 				fmt.Sprintf("find the address of node %s: it has none", name),
 			)
 		}
-		// That address and not the name again: it may be another one by then.
+		// Connect to the checked address. The name may resolve to another one later.
 		return &url.URL{Scheme: scheme, Host: net.JoinHostPort(addresses[0].Unmap().String(), port)}, s.plain, nil
 	}
 	return target, transport, nil
@@ -159,7 +159,7 @@ func (s *Server) podTarget(q *request, scheme, name, port string) (*url.URL, err
 	return podURL(scheme, pod.Status.PodIP, port)
 }
 
-// ownAddress says whether an address is this machine's own or its network's.
+// ownAddress reports whether an address is local to this machine or its link.
 func ownAddress(addr netip.Addr) bool {
 	addr = addr.Unmap()
 	return addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast() ||
@@ -167,7 +167,7 @@ func ownAddress(addr netip.Addr) bool {
 		addr.IsUnspecified()
 }
 
-// podURL refuses addresses that are the server's own or its network's.
+// podURL returns the URL of a pod. It refuses addresses that are local to this machine or its link.
 func podURL(scheme, ip, port string) (*url.URL, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -185,7 +185,7 @@ func podURL(scheme, ip, port string) (*url.URL, error) {
 	return &url.URL{Scheme: scheme, Host: net.JoinHostPort(ip, port)}, nil
 }
 
-// serviceTarget picks one of a service's ready endpoints.
+// serviceTarget returns the URL of one of a service's ready endpoints.
 func (s *Server) serviceTarget(q *request, scheme, name, port string) (*url.URL, error) {
 	obj, ok := s.Objects().Get(schema.GroupResource{Resource: "services"}, q.Namespace, name)
 	if err := s.cache.Resource(schema.GroupResource{Resource: "services"}).Unread(q.Namespace + "/" +

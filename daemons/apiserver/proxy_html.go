@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// linked are the attributes of HTML's elements that lead somewhere.
+// linked lists the attributes of HTML elements that hold URLs.
 var linked = map[string][]string{
 	"a": {"href"}, "applet": {"codebase"}, "area": {"href"}, "audio": {"src"}, "base": {"href"}, "blockquote": {"cite"},
 	"body": {
@@ -31,7 +31,7 @@ var linked = map[string][]string{
 	"video": {"src", "poster"},
 }
 
-// acceptsRewritable has who is proxied to answer so that a page can be read here: compressed by gzip at most.
+// acceptsRewritable limits Accept-Encoding to gzip, so that this server can read the page in the response.
 func acceptsRewritable(h http.Header) {
 	zips := header.Accepts(header.Joined(h, "Accept-Encoding"), "gzip")
 	h.Del("Accept-Encoding")
@@ -40,7 +40,8 @@ func acceptsRewritable(h http.Header) {
 	}
 }
 
-// rewritePage has the links of a page lead where lead says. What is no page, or not all of it, stays as it is.
+// rewritePage replaces the links of an HTML page by what lead returns for them. Other or partial content stays
+// unchanged.
 func rewritePage(r *http.Response, lead func(link string) string) {
 	if is, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || is != "text/html" ||
 		r.StatusCode == http.StatusPartialContent ||
@@ -70,7 +71,7 @@ func rewritePage(r *http.Response, lead func(link string) string) {
 	}{page, body}
 }
 
-// unzipped begins to unpack when it is first read, so that an answer's head does not wait for its body.
+// unzipped starts to decompress at its first read, so that the response header does not wait for the body.
 type unzipped struct {
 	from   io.Reader
 	reader *gzip.Reader
@@ -86,17 +87,18 @@ func (u *unzipped) Read(b []byte) (int, error) {
 	return u.reader.Read(b)
 }
 
-// longestToken bounds what is held of a page: from a longer one on, it stays as it is.
+// longestToken is how many bytes of a page are buffered. After a longer token, the rest of the page is copied
+// unchanged.
 const longestToken = 1 << 20
 
-// page is the text of a page with its links rewritten.
+// page reads a page with its links rewritten.
 type page struct {
 	text   io.Reader
 	tokens *html.Tokenizer
 	lead   func(link string) string
 
 	ready bytes.Buffer
-	rest  bool // tokens are not looked at any more
+	rest  bool // the rest is copied unchanged
 	end   error
 }
 
@@ -127,13 +129,13 @@ func (p *page) next() {
 		}
 		p.end = p.tokens.Err()
 	case html.StartTagToken, html.SelfClosingTagToken:
-		p.ready.Write(p.tag(bytes.Clone(raw))) // reading a token changes it
+		p.ready.Write(p.tag(bytes.Clone(raw))) // reading a token changes raw
 	default:
 		p.ready.Write(raw)
 	}
 }
 
-// tag is a tag as it was, unless one of its links leads elsewhere from here.
+// tag returns a tag with its links rewritten. If no link changes, it returns the original bytes.
 func (p *page) tag(raw []byte) []byte {
 	token := p.tokens.Token()
 	changed := false

@@ -25,7 +25,8 @@ func proxied(kind, text string) *http.Response {
 	}
 }
 
-// S11: links of a page that is proxied lead through the proxy, and all else of it stays as it is.
+// Links of a proxied page lead through the proxy, and the rest of the page stays unchanged.
+// Proves S11.
 func TestLinksOfPagesLeadThroughTheProxy(t *testing.T) {
 	const p = "/api/v1/namespaces/a/pods/p/proxy"
 	for text, want := range map[string]string{
@@ -53,7 +54,8 @@ func TestLinksOfPagesLeadThroughTheProxy(t *testing.T) {
 	}
 }
 
-// S11
+// Responses that are not complete HTML pages are not rewritten.
+// Proves S11.
 func TestWhatIsNoPageIsNotRewritten(t *testing.T) {
 	const text = `<a href="/x">`
 	head := proxied("text/html", text)
@@ -72,7 +74,8 @@ func TestWhatIsNoPageIsNotRewritten(t *testing.T) {
 	}
 }
 
-// S11
+// Pages may be compressed, and of any length.
+// Proves S11.
 func TestAPageMayBeCompressedOrOfAnyLength(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
@@ -108,7 +111,8 @@ func TestAPageMayBeCompressedOrOfAnyLength(t *testing.T) {
 	}
 }
 
-// S11: what the client escaped stays so.
+// Escapes in the path stay as the client sent them.
+// Proves S11.
 func TestEscapesStayOnTheWayThroughTheProxy(t *testing.T) {
 	for at, c := range map[string]struct{ rest, want string }{
 		"/api/v1/nodes/n/proxy/a%2Fb/c":           {"/a/b/c", "/a%2Fb/c"},

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// rewritten makes the answer of who was proxied to one of this server: a redirect within it and a page's links lead
-// through the proxy again, and which origins may read it is not for the other to say.
+// rewritten returns a function that adapts a response from behind the proxy. Redirects and links to the proxied server
+// lead through the proxy again. CORS headers are removed, because that server must not decide which origins may read
+// this API.
 func rewritten(q *request, target *url.URL) func(*http.Response) error {
 	prefix := proxiedAt(q)
 	lead := func(link string) string { return through(prefix, link, target.Host, q.http.Host) }
@@ -26,11 +27,10 @@ func rewritten(q *request, target *url.URL) func(*http.Response) error {
 	}
 }
 
-// proxiedAt is the part of a request's path that names what is proxied to.
+// proxiedAt returns the part of a request's path up to the proxied path.
 func proxiedAt(q *request) string { return strings.TrimSuffix(q.http.URL.Path, q.rest) }
 
-// escapedRest is what follows the proxy in a request's path, as the client escaped it: a %2F is no slash to
-// who is behind.
+// escapedRest returns the proxied path as the client escaped it. A %2F must not become a slash for the server behind.
 func escapedRest(q *request) string {
 	escaped, prefix := q.http.URL.EscapedPath(), proxiedAt(q)
 	for i := range len(escaped) {
@@ -45,12 +45,12 @@ func escapedRest(q *request) string {
 	return ""
 }
 
-// through is a redirect as it is seen from before the proxy: one to the proxied server itself, which
-// may call itself by either name, gets the prefix under which it is proxied, and all others stay as they are.
+// through returns a link as a client in front of the proxy must use it. A link to the proxied server gets the proxy's
+// prefix; hosts are the names of that server. Other links do not change.
 func through(prefix, location string, hosts ...string) string {
 	to, err := url.Parse(location)
 	if err != nil || to.Opaque != "" || !strings.HasPrefix(to.Path, "/") && to.Host == "" {
-		return location // relative to where the client is already
+		return location // relative links work unchanged
 	}
 	within := to.Host == ""
 	for _, host := range hosts {

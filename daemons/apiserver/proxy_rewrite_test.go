@@ -2,7 +2,8 @@ package apiserver
 
 import "testing"
 
-// S11: who is proxied to leads nobody out of the proxy by accident.
+// Redirects of the proxied server lead through the proxy.
+// Proves S11.
 func TestRedirectsLeadThroughTheProxy(t *testing.T) {
 	const prefix = "/api/v1/namespaces/a/pods/p/proxy"
 	for location, want := range map[string]string{

@@ -10,41 +10,42 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// pump sends what the watches of one connection have to say. An event that concerns all of them wakes one
-// goroutine, is encoded once, and goes out in one piece.
+// pump sends the events of all watches of one connection. An event for all of them wakes one goroutine, is encoded
+// once, and is sent in one piece.
 type pump struct {
 	flush func() error
 
 	mu      sync.Mutex
-	groups  []*group   // in no order
-	ready   []*watcher // those that have something to look at, besides the groups that have
+	groups  []*group   // unordered
+	ready   []*watcher // watches with pending work, besides those of ready groups
 	spare   []*watcher
-	awake   bool // whether the goroutine has been woken and not yet looked
+	awake   bool // whether wake holds a signal
 	members int
 	stop    chan struct{}
 	done    chan struct{}
 
-	wake chan struct{} // holds one
+	wake chan struct{} // has a capacity of one
 
-	last batch // belongs to the goroutine
+	last batch // used only by the goroutine
 }
 
-// group is the watches of a connection that read one log. They hear of it together: to wake a thousand
-// watches touches a hundred connections, not each of the watches.
+// group holds the watches of a connection that read the same log. One bell wakes all of them. So waking a thousand
+// watches touches a hundred connections, not each watch.
 type group struct {
 	bell    *cache.Bell
-	members []*watcher // in no order
+	members []*watcher // unordered
 	ready   bool
 }
 
-// sink is where a watch's bytes go: onto a stream of HTTP/2, or by waiting.
+// sink receives the bytes of a watch. It is an HTTP/2 stream, or a connection on which writing blocks.
 type sink interface {
-	// Offer takes as much as there is room for. When that is not everything, onRoom is called once there may be more.
+	// Offer takes as many bytes as there is room for. If it does not take all of them, onRoom is called when there may
+	// be room again.
 	Offer(data []byte, onRoom func()) (int, error)
 }
 
-// pumpOf returns the pump of a watch's connection. What may have to wait, for the connection or for a webhook that
-// converts, has one of its own.
+// pumpOf returns the pump of a watch's connection. A watch that may have to wait gets a pump of its own: if writing
+// blocks, or if a webhook converts the objects.
 func pumpOf(w *watcher) (*pump, sink) {
 	if stream := h2.Of(w.to); stream != nil && !w.converts() {
 		conn := stream.Conn()
@@ -57,7 +58,7 @@ func newPump(flush func() error) *pump {
 	return &pump{flush: flush, wake: make(chan struct{}, 1)}
 }
 
-// waiting is a connection that has one answer at a time: writing waits for the client.
+// waiting is a sink for connections with one response at a time. Writing blocks until the client reads.
 type waiting struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -69,7 +70,7 @@ func (s waiting) Offer(data []byte, _ func()) (int, error) {
 	return s.w.Write(data)
 }
 
-// join adds a watch; the goroutine runs while there are any.
+// join adds a watch. The pump's goroutine runs while there are watches.
 func (p *pump) join(w *watcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +113,7 @@ func (p *pump) leave(w *watcher) {
 	}
 }
 
-// ring has a watch looked after.
+// ring queues a watch, and wakes the goroutine.
 func (p *pump) ring(w *watcher) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +124,7 @@ func (p *pump) ring(w *watcher) {
 	p.rouse()
 }
 
-// ringGroup has all of a group looked after.
+// ringGroup queues all watches of a group, and wakes the goroutine.
 func (p *pump) ringGroup(g *group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,16 +132,16 @@ func (p *pump) ringGroup(g *group) {
 	p.rouse()
 }
 
-// rouse wakes the goroutine. The lock is held.
+// rouse wakes the goroutine. The caller holds p.mu.
 func (p *pump) rouse() {
 	if p.awake {
 		return
 	}
 	p.awake = true
-	p.wake <- struct{}{} // has room: this is the only one until the goroutine has looked
+	p.wake <- struct{}{} // never blocks: awake ensures that wake holds at most one signal
 }
 
-// run is the goroutine, after the one before has ended.
+// run is the pump's goroutine. It starts after the previous one has ended.
 func (p *pump) run(before, stop, done chan struct{}) {
 	defer close(done)
 	if before != nil {
@@ -156,7 +157,7 @@ func (p *pump) run(before, stop, done chan struct{}) {
 	}
 }
 
-// round looks after all watches that are ready, then sends.
+// round advances all queued watches, then flushes the connection.
 func (p *pump) round() {
 	p.mu.Lock()
 	ready := p.ready

@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// S13: a watch that is not read holds up no other of its connection, and goes on where it was.
+// A watch that is not read does not delay other watches of its connection, and later continues where it was.
+// Proves S13.
 func TestAWatchThatIsNotReadHoldsUpNoOtherS13(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	ctx := bounded(t)
@@ -46,7 +47,7 @@ func TestAWatchThatIsNotReadHoldsUpNoOtherS13(t *testing.T) {
 		return lines
 	}
 	slow, swift := open(), open()
-	const times = 20 // more than a client takes without being read
+	const times = 20 // more than a client buffers without being read
 	read := func(what string, lines *bufio.Scanner, n int) {
 		t.Helper()
 		var event struct {
@@ -71,7 +72,8 @@ func TestAWatchThatIsNotReadHoldsUpNoOtherS13(t *testing.T) {
 	}
 }
 
-// S4: hundreds that watch the same hear of every change once and in order, though several changes come together.
+// Hundreds of watches receive every change once and in order, even if changes are sent together.
+// Proves S4.
 func TestACrowdIsToldOfEveryChangeInOrderS4(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	ctx := bounded(t)

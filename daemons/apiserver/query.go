@@ -16,17 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What a query may say is checked as the options that it stands for: a refusal names them as
-// its kind, with a cause for each field.
+// Query parameters are validated as the options object that they represent. The error names that object's kind, and has
+// a cause for each field.
 
-// truth reads a parameter as the API reads booleans: it is false when it is not there, or says
-// so; anything else is true, also nothing at all.
+// truth returns a parameter as the API reads booleans. It is false if the parameter is absent, "0" or "false". Any
+// other value is true, and so is an empty one.
 func truth(query url.Values, name string) bool {
 	values := query[name]
 	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
 }
 
-// maybe is truth where it matters whether a parameter is there.
+// maybe is like truth, but returns nil if the parameter is absent.
 func maybe(query url.Values, name string) *bool {
 	if len(query[name]) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func maybe(query url.Values, name string) *bool {
 	return &v
 }
 
-// badOptions refuses options of a kind.
+// badOptions returns the error for invalid options of a kind. It returns nil without errs.
 func badOptions(kind string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
@@ -43,7 +43,7 @@ func badOptions(kind string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
 }
 
-// writeOptions checks what the query of a write says.
+// writeOptions validates the query parameters of a write.
 func (q *request) writeOptions() error {
 	manager, dry, fields := q.query.Get("fieldManager"), q.query["dryRun"], q.query.Get("fieldValidation")
 	switch q.Verb {
@@ -63,7 +63,7 @@ func (q *request) writeOptions() error {
 		)
 	case "patch":
 		if !knownPatch(q.patchType()) {
-			return nil // that is refused first, by who reads it
+			return nil // readPatch reports the unknown type first
 		}
 		o := &metav1.PatchOptions{
 			FieldManager:    manager,
@@ -76,7 +76,7 @@ func (q *request) writeOptions() error {
 	return nil
 }
 
-// patience is how long a client waits for the answer: what it says, up to what the server allows.
+// patience returns how long the client waits for the response: its timeout parameter, but at most most.
 func (q *request) patience(most time.Duration) (time.Duration, error) {
 	asked := q.query.Get("timeout")
 	if asked == "" {
@@ -92,7 +92,7 @@ func (q *request) patience(most time.Duration) (time.Duration, error) {
 	return min(patience, most), nil
 }
 
-// patchType is what the body of a patch says that it is.
+// patchType returns the media type of a patch's body.
 func (q *request) patchType() types.PatchType {
 	kind, _, err := mime.ParseMediaType(q.http.Header.Get("Content-Type"))
 	if err != nil {
@@ -101,8 +101,8 @@ func (q *request) patchType() types.PatchType {
 	return types.PatchType(kind)
 }
 
-// listOptions reads and checks what the query of a list, a watch or a deletion of many says. That a watch is one, its
-// query has to say to be checked as one: of the paths that say so themselves upstream believes that they list.
+// listOptions parses and validates the query parameters of a list, a watch or a collection deletion. Only the watch
+// parameter makes it validate a watch. Like upstream, it treats a path below /watch/ as a list.
 func (q *request) listOptions() (metav1.ListOptions, error) {
 	var o metav1.ListOptions
 	if len(q.query) == 0 {
@@ -120,7 +120,7 @@ func (q *request) listOptions() (metav1.ListOptions, error) {
 	return o, badOptions("ListOptions", listvalidation.ValidateListOptions(checked, true))
 }
 
-// tableOptions checks what the query says of a table's rows.
+// tableOptions validates the query parameters for tables.
 func (q *request) tableOptions() error {
 	if q.media.As != "Table" || len(q.query["includeObject"]) == 0 {
 		return nil

@@ -10,23 +10,22 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Bounded is a validator whose verdict depends on what else is stored of a namespace.
+// Bounded is a validator whose decision depends on other stored objects of the namespace.
 type Bounded interface {
 	api.Validator
-	// Bounds says whether the write is one that it might refuse for that.
+	// Bounds reports whether the validator may refuse this write for that reason.
 	Bounds(a *api.Admission) bool
 }
 
-// ledgerKind is keys beside all others, one for each namespace with quotas: whoever writes
-// what a quota bounds writes it, too, so that no two do at once, whichever server they ask.
+// ledgerKind is the kind of the ledger keys, one for each namespace with quotas. Every write that a quota bounds also
+// writes the ledger. So two such writes cannot both succeed, even on different servers.
 var ledgerKind = &kinds.Kind{Resource: "quotaledgers", StorageKey: "ranges/quotaledgers"}
 
-// ledgerLasts is how long a ledger that nobody writes is kept. All have seen long before what
-// was written with it.
+// ledgerLasts is the time to live of an unused ledger. By then every server has seen the writes that it guarded.
 const ledgerLasts = time.Hour
 
-// charge is the last stage of a write that a quota bounds: with everything before it seen, it
-// is judged once more, and done only if nobody else is faster.
+// charge is the last stage of a write that a quota bounds. It waits until the cache has all earlier writes, and checks
+// the quota again. The write then fails if another bounded write of the namespace was faster.
 func (w *write) charge() error {
 	quota := w.s.o.Quota
 	if quota == nil || w.dryRun || w.q.Namespace == "" {
@@ -60,7 +59,7 @@ func (w *write) charge() error {
 	if err := quota.Validate(ctx, a); err != nil {
 		return err
 	}
-	if err := w.s.countable(a); err != nil { // what was found out while it was counted
+	if err := w.s.countable(a); err != nil { // counting may have found unreadable objects
 		return err
 	}
 	w.more.Guards = append(w.more.Guards, guard)
@@ -68,7 +67,7 @@ func (w *write) charge() error {
 	return nil
 }
 
-// discharge lets the next write of the namespace be judged.
+// discharge lets the next write of the namespace check its quota.
 func (w *write) discharge() {
 	if w.charged != nil {
 		w.charged()
@@ -76,19 +75,19 @@ func (w *write) discharge() {
 	}
 }
 
-// turns are locks by name, each there as long as somebody has it or waits for it. They spare
-// this server's writers from being in each other's way in the store.
+// turns are locks by name. A lock exists while a caller holds it or waits for it. They keep this server's own writes
+// from conflicting in the store.
 type turns struct {
 	mu   sync.Mutex
 	held map[string]*turn
 }
 
 type turn struct {
-	free  chan struct{} // holds a token while nobody has it
+	free  chan struct{} // holds a token while the lock is free
 	users int
 }
 
-// lock returns when it is the caller's turn, until it calls end.
+// lock waits until the caller holds the lock of that name. The caller releases it by calling end.
 func (t *turns) lock(ctx context.Context, name string) (end func(), err error) {
 	t.mu.Lock()
 	if t.held == nil {

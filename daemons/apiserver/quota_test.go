@@ -18,7 +18,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: however many ask at once, and whichever server, a quota is never passed, and is used up.
+// Concurrent writes through several servers never exceed a quota, and can use all of it.
+// Proves S12.
 func TestAQuotaIsNeverOversold(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -34,7 +35,7 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range clients { // all know of the quota
+	for _, c := range clients { // all servers have the quota
 		wait(t, func() error {
 			_, err := c.CoreV1().ResourceQuotas("default").Get(ctx, "q", metav1.GetOptions{ResourceVersion: "0"})
 			return err
@@ -62,7 +63,7 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 	}
 	wg.Wait()
 	list, err := clients[0].CoreV1().Services("default").List(ctx, metav1.ListOptions{})
-	if err != nil || made.Load()+1 != 20 || len(list.Items) != 20 { // the service kubernetes was there
+	if err != nil || made.Load()+1 != 20 || len(list.Items) != 20 { // the kubernetes service existed before
 		t.Errorf(
 			"%d were made and %d refused of 60; there are %d, %v",
 			made.Load(),
@@ -71,7 +72,7 @@ func TestAQuotaIsNeverOversold(t *testing.T) {
 			err,
 		)
 	}
-	// A change that takes more is bounded, too.
+	// Updates that need more quota are limited, too.
 	var changed atomic.Int32
 	for i := range list.Items {
 		wg.Go(func() {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// autoupdate is the annotation by which people keep their changes to default roles.
+// autoupdate is the annotation with which users keep the server from changing a default role.
 const autoupdate = rbacv1.AutoUpdateAnnotationKey
 
-// completed returns a stored default object with what it lacks: rules of roles and
-// subjects of bindings. What people added stays. Other kinds are left as they are.
+// completed returns a stored default object with its missing parts added: the rules of roles, and the subjects of
+// bindings. Additions by users stay. Objects of most other kinds are returned unchanged.
 func completed(live, want runtime.Object) runtime.Object {
 	switch want := want.(type) {
 	case *rbacv1.ClusterRole:
@@ -52,7 +52,7 @@ func completed(live, want runtime.Object) runtime.Object {
 			return live.DeepCopyObject()
 		}
 		have = have.DeepCopy()
-		exempt := have.Spec.Exempt // how much is set aside for it is people's to say
+		exempt := have.Spec.Exempt // users may set the capacity of the exempt level
 		if have.Spec = *want.Spec.DeepCopy(); have.Spec.Exempt != nil && exempt != nil {
 			have.Spec.Exempt = exempt
 		}
@@ -85,17 +85,17 @@ func completed(live, want runtime.Object) runtime.Object {
 	return live.DeepCopyObject()
 }
 
-// keptAsSuggested says whether people leave it to the server what an object of flow control says.
+// keptAsSuggested reports whether users let the server update a flow control object.
 func keptAsSuggested(o metav1.Object) bool {
 	return o.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey] == "true"
 }
 
-// mandatory says whether no cluster can be without an object of flow control as it is.
+// mandatory reports whether a flow control object must always have its default content.
 func mandatory(o metav1.Object) bool {
 	return o.GetName() == flowcontrolv1.FlowSchemaNameExempt || o.GetName() == flowcontrolv1.FlowSchemaNameCatchAll
 }
 
-// missing appends what is wanted and not there.
+// missing returns have, with the elements of want appended that it lacks.
 func missing[T any](have, want []T) []T {
 	for _, w := range want {
 		if !slices.ContainsFunc(have, func(h T) bool { return equality.Semantic.DeepEqual(h, w) }) {

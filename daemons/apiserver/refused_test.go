@@ -27,7 +27,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: what somebody sends who may not is neither waited for nor kept, whatever the policy of the audit log keeps.
+// The body of an unauthorized request is neither awaited nor recorded, whatever the audit policy records.
+// Proves S12.
 func TestABodyIsReadWhenItsSenderMay(t *testing.T) {
 	c, log := audited(
 		t,
@@ -42,7 +43,7 @@ func TestABodyIsReadWhenItsSenderMay(t *testing.T) {
 	}
 	unfinished, sender := io.Pipe()
 	defer func() { _ = sender.Close() }()
-	// the pipe is closed in the end
+	// the pipe is closed at the end of the test
 	go func() { _, _ = sender.Write([]byte(`{"apiVersion":"v1","kind":"ConfigMap",`)) }()
 	r, err := http.NewRequestWithContext(
 		ctx,
@@ -97,7 +98,8 @@ func TestABodyIsReadWhenItsSenderMay(t *testing.T) {
 	}
 }
 
-// S12: who impersonates the API server is asked about by policies as anybody is: its name frees nobody.
+// Policies apply to users who impersonate the API server.
+// Proves S12.
 func TestTheServersNameDoesNotFreeOfPolicies(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -148,7 +150,7 @@ func TestTheServersNameDoesNotFreeOfPolicies(t *testing.T) {
 	}
 }
 
-// stumbling is a quota that panics at first.
+// stumbling is a quota that panics at its first call.
 type stumbling struct{ once atomic.Bool }
 
 func (*stumbling) Bounds(a *api.Admission) bool { return a.Resource.Resource == "configmaps" }
@@ -159,7 +161,7 @@ func (q *stumbling) Validate(context.Context, *api.Admission) error {
 	return nil
 }
 
-// A write that fails in an unexpected way does not keep its namespace's turn at quotas.
+// A write that panics releases its namespace's quota lock.
 func TestAPanicGivesTheTurnOfAQuotaBack(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

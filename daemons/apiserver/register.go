@@ -14,18 +14,18 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// automanaged is the label of API services that the server keeps by itself: for good, or as
-// long as a definition says.
+// automanaged is the label of APIServices that the server creates itself. managedForGood marks those of built-in group
+// versions. managedDeclared marks those that exist as long as a CustomResourceDefinition does.
 const (
 	automanaged     = "kube-aggregator.kubernetes.io/automanaged"
 	managedForGood  = "onstart"
 	managedDeclared = "true"
 )
 
-// priority is how a group, and a version in it, are ranked among all.
+// priority is the rank of a group, and of a version in its group.
 type priority struct{ group, version int32 }
 
-// priorities are upstream's, by which clients that read API services order what they show.
+// priorities are upstream's. Clients that read APIServices use them to order groups and versions.
 var priorities = map[schema.GroupVersion]priority{
 	{Version: "v1"}:                                        {18000, 1},
 	{Group: "apps", Version: "v1"}:                         {17800, 15},
@@ -48,17 +48,17 @@ var priorities = map[schema.GroupVersion]priority{
 	{Group: "discovery.k8s.io", Version: "v1"}:             {16200, 15},
 	{Group: "resource.k8s.io", Version: "v1"}:              {16200, 15},
 	{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: {16100, 21},
-	{Group: apiregistrationv1.GroupName, Version: "v1"}:    {0, 0}, // it is the one that the others are in
+	{Group: apiregistrationv1.GroupName, Version: "v1"}:    {0, 0}, // the group of APIServices itself has no APIService
 	{Group: "storagemigration.k8s.io", Version: "v1"}:      {16000, 15},
 }
 
-// The ranks of versions that have none of their own.
+// ofBuiltIn and ofDefinitions are the priorities of group versions that have no entry in priorities.
 var (
 	ofBuiltIn     = priority{16000, 9}
 	ofDefinitions = priority{1000, 100}
 )
 
-// local are the API services of what this server itself serves.
+// local returns the APIServices of the group versions that this server serves itself.
 func (s *Server) local() map[string]*apiregistrationv1.APIService {
 	out := map[string]*apiregistrationv1.APIService{}
 	add := func(gv schema.GroupVersion, rank priority, label string) {
@@ -103,12 +103,12 @@ func (s *Server) local() map[string]*apiregistrationv1.APIService {
 	return out
 }
 
-// registered are the revisions at which all was registered.
+// registered holds the revisions of APIServices and definitions at the last registration.
 type registered struct{ services, definitions int64 }
 
-// register has an API service for each group version that is served here, and none for what
-// a definition declared that went. What somebody gave to another server is theirs. It does
-// nothing while nothing has changed since it returned was.
+// register creates an APIService for each group version that is served here, and deletes those of deleted definitions.
+// It does not touch an APIService that refers to another server. It does nothing if nothing has changed since it
+// returned was.
 func (s *Server) register(ctx context.Context, was registered) (registered, error) {
 	objects := s.Objects()
 	now := registered{objects.Revision(registrations.GroupResource()), objects.Revision(definitions.GroupResource())}
@@ -119,7 +119,7 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 	remnants := s.remnants(wanted)
 	if len(remnants) > 0 {
 		if _, err := s.cache.Current(ctx); err != nil {
-			return was, err // what another server just made shall not be taken for one
+			return was, err // a group version that another server just added is not a remnant
 		}
 		wanted = s.local()
 		remnants = s.remnants(wanted)
@@ -138,7 +138,7 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 	services := s.cache.Resource(registrations.GroupResource())
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if _, there := objects.Get(registrations.GroupResource(), "", name); there || services.Unread(name) != nil {
-			continue // what cannot be read is there
+			continue // an unreadable object exists
 		}
 		if _, err := s.ensure(ctx, wanted[name]); err != nil {
 			return was, err
@@ -147,8 +147,8 @@ func (s *Server) register(ctx context.Context, was registered) (registered, erro
 	return now, nil
 }
 
-// remnants are the API services of definitions that are not there any more. While a definition cannot be read, nobody
-// knows which they are.
+// remnants returns the APIServices of deleted definitions. It returns none while some definition cannot be read,
+// because they are not known then.
 func (s *Server) remnants(wanted map[string]*apiregistrationv1.APIService) (out []*apiregistrationv1.APIService) {
 	if s.cache.Resource(definitions.GroupResource()).Unread("") != nil {
 		return nil

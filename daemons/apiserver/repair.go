@@ -11,11 +11,10 @@ import (
 	"clusterctl/daemons/apiserver/alloc"
 )
 
-// repairEvery is how often claims of service addresses are compared with the Services that they are for, as often as
-// upstream does.
+// repairEvery is how often claims of service addresses are compared with Services. It is upstream's interval.
 const repairEvery = 3 * time.Minute
 
-// repairAddresses keeps claims of service addresses and Services alike, whoever has edited IPAddresses meanwhile.
+// repairAddresses restores the claims of service addresses if users have changed IPAddress objects.
 func (s *Server) repairAddresses(ctx context.Context) error {
 	tick := time.NewTicker(repairEvery)
 	defer tick.Stop()

@@ -18,46 +18,46 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// request is a request on its way through the stages: what it asks for, and what the
-// stages found out.
+// request is a request on its way through the stages. It holds what the path and query name, and the results of the
+// stages.
 type request struct {
 	api.Request
 	http  *http.Request
 	w     http.ResponseWriter
 	query url.Values
 
-	served   wire.Served     // what the path names, if Resource
-	known    bool            // whether such a resource is served
+	served   wire.Served     // the kind that the path names, if Resource
+	known    bool            // whether that resource is served
 	cache    *cache.Resource // nil for virtual kinds
 	named    bool            // whether the path names an object
-	inside   bool            // whether what the path names is in a namespace, by the path
-	watches  bool            // whether the path itself says that it is a watch
-	deep     bool            // whether the path has more after a subresource
+	inside   bool            // whether the path has a namespace
+	watches  bool            // whether the path is below /watch/
+	deep     bool            // whether the path has more segments after the subresource
 	rest     string          // path after a proxy subresource, with its slash
 	user     api.User
-	over     func()       // called when the request is; may be nil
+	over     func()       // called at the end of the request; may be nil
 	room     *flow.Budget // limits the parts of request bodies; nil: no limit
 	roomy    bool         // whether this request holds a share of room
 	media    wire.Media
 	warnings warnings
-	trail    *trail // for the audit log; nil: nothing is kept
+	trail    *trail // for the audit log; nil if nothing is recorded
 	judged   *audit.Decision
-	internal bool // whether the server asks by itself; no client can say so
+	internal bool // whether this is a request of the server to itself; clients cannot set it
 
-	aggregated *aggregated // who answers, if it is another server
-	last       func()      // lifts the limits on its time, of a request that may become a stream
-	lasts      bool        // whether it did
+	aggregated *aggregated // the aggregated server that answers; nil if this server does
+	last       func()      // lifts the time limits of a request that becomes a stream
+	lasts      bool        // whether last was called
 
 	passed bool             // whether it is authorized
-	open   prometheus.Gauge // counts it while it is open, if it is a watch or a stream; may be nil
-	schema *flow.Schema     // what it has its turn by; nil: it has none, or nothing shares turns out
-	turnAt time.Time        // when it had its turn; zero: at once
-	waited time.Duration    // for its turn
+	open   prometheus.Gauge // gauge that counts the request while it is open; nil unless it is a watch or a stream
+	schema *flow.Schema     // flow schema of the seats; nil without priority and fairness
+	turnAt time.Time        // time when the request got its seats; zero if it did not wait
+	waited time.Duration    // how long it waited for its seats
 
-	presented bool // whether webhooks and policies were asked already, about what was sent
+	presented bool // whether webhooks and policies have seen the sent object already
 }
 
-// long says whether the request lasts as long as it likes: a watch or a stream.
+// long reports whether the request has no time limit, because it is a watch or a stream.
 func (q *request) long() bool {
 	if !q.Resource {
 		return strings.HasPrefix(q.Path, "/debug/pprof/")
@@ -69,11 +69,11 @@ func (q *request) long() bool {
 	return q.Verb == "watch" || q.lasts
 }
 
-// upgrades says whether the request may become a stream to a server that serves a part of the API. It is one when that
-// server has agreed, and until then a request like others.
+// upgrades reports whether the request may become a stream to an aggregated server. Until that server agrees, it is an
+// ordinary request.
 func (q *request) upgrades() bool { return q.aggregated != nil && q.http.Header.Get("Upgrade") != "" }
 
-// key is the object's key below its kind's.
+// key returns the object's key, relative to the prefix of its kind.
 func (q *request) key() string {
 	if q.served.Namespaced {
 		return q.Namespace + "/" + q.Name
@@ -81,8 +81,8 @@ func (q *request) key() string {
 	return q.Name
 }
 
-// read says what a request asks for. Paths are /api/v1/… and /apis/GROUP/VERSION/…,
-// after which come [watch/][namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
+// read parses a request. Paths are /api/v1/… and /apis/GROUP/VERSION/…, followed by
+// [watch/][namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	q := &request{http: r, w: w, query: r.URL.Query(), room: s.room}
 	q.Path = r.URL.Path
@@ -117,7 +117,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 		q.Subresource = parts[2]
 	}
 	if len(parts) > 3 {
-		// Only what is behind a proxy has more: its path is taken as it was sent.
+		// Only a proxied path has more segments. It is kept as it was sent.
 		if _, after, ok := strings.Cut(r.URL.Path, "/"+q.Name+"/"+q.Subresource+"/"); ok {
 			q.rest = "/" + after
 		}
@@ -130,7 +130,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) *request {
 	return q
 }
 
-// find looks up what is served of what the path names.
+// find looks up the served resource that the path names.
 func (q *request) find(s *Server) {
 	serving := s.serving.Load()
 	q.served, q.known = serving.resources[q.GroupVersionResource]
@@ -145,10 +145,10 @@ func (q *request) find(s *Server) {
 	}
 }
 
-// mostToName is how long a field selector may be that is read before it is known who asks.
+// mostToName is the length, in bytes, of the longest field selector that is parsed before authentication.
 const mostToName = 4 << 10
 
-// verb turns the method into what is done to the resource.
+// verb derives the API verb from the HTTP method.
 func (q *request) verb() {
 	q.FieldSelector, q.LabelSelector = q.query.Get("fieldSelector"), q.query.Get("labelSelector")
 	if q.watches {
@@ -165,7 +165,7 @@ func (q *request) verb() {
 		default:
 			q.Verb = "list"
 		}
-		// A list of one name is authorized as what it is.
+		// A list that selects one name is authorized for that name.
 		if q.Name == "" && q.FieldSelector != "" && len(q.FieldSelector) <= mostToName {
 			if name, ok := nameSelected(q.FieldSelector); ok && len(content.IsPathSegmentName(name)) == 0 {
 				q.Name = name
@@ -185,9 +185,8 @@ func (q *request) verb() {
 	}
 }
 
-// convert puts entries in the version that the client speaks into their places. Metadata
-// is the same in all of them: whoever wants no more, as the garbage collector, does not
-// depend on a webhook.
+// convert replaces entries by entries in the version of the request. Metadata is the same in all versions. So a client
+// that wants only metadata, such as the garbage collector, does not depend on a webhook.
 func (q *request) convert(entries []*cache.Entry) error {
 	if !q.converts() {
 		return nil
@@ -195,14 +194,14 @@ func (q *request) convert(entries []*cache.Entry) error {
 	return cache.Convert(q.http.Context(), entries, q.served.Kind)
 }
 
-// converts says whether what is stored may be in another version than the client wants.
+// converts reports whether entries may be stored in another version than the client wants.
 func (q *request) converts() bool {
 	return q.served.Untyped != nil && len(q.served.Untyped.Family.Versions) > 1 &&
 		q.media.As != "PartialObjectMetadata" &&
 		q.media.As != "PartialObjectMetadataList"
 }
 
-// kind is the version of the kind that is stored.
+// kind returns the version of the kind that is stored.
 func (q *request) kind() *kinds.Kind {
 	if q.served.Untyped != nil {
 		return q.served.Untyped.Family.Stored
@@ -210,5 +209,5 @@ func (q *request) kind() *kinds.Kind {
 	return q.served.Kind
 }
 
-// gr is the resource as errors name it.
+// gr returns the resource for error messages.
 func (q *request) gr() schema.GroupResource { return q.GroupVersionResource.GroupResource() }

@@ -1,12 +1,12 @@
 package apiserver
 
-// serveResource answers what is asked of a resource that is served.
+// serveResource answers a request for a served resource.
 func (s *Server) serveResource(q *request) error {
 	if err := q.route(); err != nil {
 		return err
 	}
 	if !q.served.Namespaced {
-		q.Namespace = "" // the path of a namespace itself carries its name twice over
+		q.Namespace = "" // in the path of a namespace itself, its name is also the namespace
 	}
 	if text := q.served.Deprecated; text != "" {
 		q.warn(text)

@@ -18,7 +18,7 @@ const (
 	lightParts   = 500     // a body with at most this many parts never waits
 )
 
-// makeRoom waits until there is room for a body with so many parts, and keeps it until the request is over.
+// makeRoom waits until a body with that many parts may be decoded. It reserves the parts until the end of the request.
 func (q *request) makeRoom(parts int) error {
 	switch {
 	case parts > maxParts:
@@ -43,13 +43,14 @@ func (q *request) makeRoom(parts int) error {
 	return nil
 }
 
-// makeRoomToConvert is makeRoom for what becomes JSON first, whose parts nobody has counted yet.
+// makeRoomToConvert is makeRoom for a body that must be converted to JSON first. It estimates the parts from the
+// length.
 func (q *request) makeRoomToConvert(data []byte) error {
 	const bytesOfPart = 16
 	return q.makeRoom(min(len(data)/bytesOfPart, maxParts))
 }
 
-// partsOfJSON counts objects and lists.
+// partsOfJSON returns the number of objects and lists.
 func partsOfJSON(data []byte) (parts int) {
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
@@ -66,15 +67,15 @@ func partsOfJSON(data []byte) (parts int) {
 	return parts
 }
 
-// partsOfProtobuf counts messages: fields that can be read as such, and those that are empty. What is in one that
-// breaks off counts: who reads it finds that out last.
+// partsOfProtobuf returns the number of messages: the fields that parse as messages, empty ones included. Messages
+// inside a truncated one count as well, because a decoder allocates them before it finds the error.
 func partsOfProtobuf(data []byte) int {
 	parts, _ := messages(bytes.TrimPrefix(data, []byte("k8s\x00")), 0)
 	return parts
 }
 
-// deepest is how deep messages are looked into. Those of JSON schemas contain themselves, and are no deeper in any
-// request that fits.
+// deepest is how many levels of messages are parsed. Only JSON schemas are recursive, and none that fits into a request
+// is deeper.
 const deepest = 64
 
 func messages(data []byte, depth int) (parts int, ok bool) {

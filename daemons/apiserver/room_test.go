@@ -18,7 +18,8 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// S12: what a body becomes in memory is bounded, and not by its length alone.
+// The memory of decoded bodies is limited, not only the length of bodies.
+// Proves S12.
 func TestBodiesOfManyPartsAreRefused(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -56,7 +57,8 @@ func TestBodiesOfManyPartsAreRefused(t *testing.T) {
 	}
 }
 
-// S12: bodies with many parts wait for each other, and are all answered.
+// Bodies with many parts wait for each other, and all are answered.
+// Proves S12.
 func TestBodiesOfManyPartsTakeTurns(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

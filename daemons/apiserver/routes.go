@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What paths a resource has, and what may be done at each, follows from its declaration. A path that nothing can be
-// done at is not there; elsewhere, what cannot be done is not allowed.
+// The paths and methods of a resource follow from its declaration. A path without any method is "not found". On other
+// paths, a method that is not supported is "not allowed".
 
 var (
 	collectionVerbs = []string{"list", "watch", "create", "deletecollection"}
@@ -19,10 +19,10 @@ var (
 	watchVerbs      = []string{"watch"}
 )
 
-// route refuses paths that are not there, and methods that their paths do not have.
+// route returns an error for paths that do not exist, and for methods that their paths do not have.
 func (q *request) route() error {
 	if !q.served.Namespaced && q.inside {
-		return nothingAt(q) // it was authorized as what is in a namespace
+		return nothingAt(q) // it was authorized as a namespaced request
 	}
 	if q.Subresource != "" {
 		if q.watches || q.Name == "" || q.served.Namespaced && q.Namespace == "" {
@@ -44,8 +44,7 @@ func (q *request) route() error {
 	return q.headless()
 }
 
-// headless refuses HEAD where upstream does: what definitions declare is answered, and what is behind a proxy decides
-// itself.
+// headless refuses HEAD as upstream does. HEAD works for custom resources, and a proxied server decides itself.
 func (q *request) headless() error {
 	if q.http.Method == http.MethodHead && q.served.Untyped == nil && q.Subresource != "proxy" {
 		return methodNotAllowed(q)
@@ -53,7 +52,7 @@ func (q *request) headless() error {
 	return nil
 }
 
-// verbs are what can be done at a path of a resource itself.
+// verbs returns the verbs of a path without a subresource.
 func (q *request) verbs() []string {
 	everywhere := q.served.Namespaced && q.Namespace == ""
 	var at []string
@@ -65,10 +64,10 @@ func (q *request) verbs() []string {
 	case everywhere:
 		at = collectionVerbs[:2]
 		if q.served.Untyped != nil && q.Verb != "list" && q.Verb != "watch" {
-			return nil // over all namespaces, what definitions declare has no methods but these
+			return nil // over all namespaces, custom resources have only these methods
 		}
 	case q.named && q.served.Untyped != nil && q.Verb == "create":
-		at = collectionVerbs // where the name of the path means nothing
+		at = collectionVerbs // custom resources ignore the name in the path of a create
 	case q.named:
 		at = itemVerbs
 	default:
@@ -86,7 +85,7 @@ func (q *request) verbs() []string {
 	return verbs
 }
 
-// serves says whether a verb is served of the resource.
+// serves reports whether the resource supports a verb.
 func (q *request) serves(verb string) bool {
 	switch {
 	case q.served.Verbs != nil:
@@ -97,8 +96,8 @@ func (q *request) serves(verb string) bool {
 	return true
 }
 
-// methodNotAllowed refuses a method that a path does not have: upstream's router does that for the kinds that are built
-// in, and names nothing.
+// methodNotAllowed returns the error for a method that a path does not have. For built-in kinds the error names no
+// resource, because upstream's router reports it.
 func methodNotAllowed(q *request) error {
 	if q.served.Kind != nil && q.served.Untyped != nil {
 		return apierrors.NewMethodNotSupported(q.gr(), q.Verb)
@@ -106,8 +105,8 @@ func methodNotAllowed(q *request) error {
 	return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false)
 }
 
-// takeSelectors reads what a watch selects by whose path says that it is one. Who may watch was not asked with that:
-// not all of these paths have selectors.
+// takeSelectors sets the selectors of a watch below /watch/. It runs after authorization, which must not see them: not
+// all of these paths have selectors.
 func (q *request) takeSelectors() error {
 	if !q.watches {
 		return nil
@@ -126,7 +125,7 @@ func (q *request) takeSelectors() error {
 	return nil
 }
 
-// nameSelected is the one name that a field selector allows, if it is like that.
+// nameSelected returns the name that a field selector requires, if it requires one.
 func nameSelected(selector string) (string, bool) {
 	if !strings.Contains(selector, "metadata.name") {
 		return "", false
@@ -138,7 +137,7 @@ func nameSelected(selector string) (string, bool) {
 	return parsed.RequiresExactMatch("metadata.name")
 }
 
-// getOnly says whether a path is of a document that there is no other way to ask for than GET.
+// getOnly reports whether a path is that of a document that only GET can read.
 func (o *offer) getOnly(path string) bool {
 	switch path {
 	case "/version", "/version/", "/.well-known/openid-configuration", "/openid/v1/jwks":

@@ -38,7 +38,7 @@ import (
 // grace is how long open requests may take to finish when the server stops.
 const grace = 20 * time.Second
 
-// Run is the daemon kube-apiserver: it serves what cfg says until ctx ends.
+// Run runs the daemon kube-apiserver, as cfg describes, until ctx ends.
 func Run(ctx context.Context, cfg config.APIServer, env run.Env) error {
 	s, err := etcd.Open(
 		etcd.Config{
@@ -51,7 +51,7 @@ func Run(ctx context.Context, cfg config.APIServer, env run.Env) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // nothing is lost: writes have been answered
+	defer func() { _ = s.Close() }() // all writes have been answered, so nothing is lost
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(cfg.BindAddress, strconv.Itoa(cfg.SecurePort)))
 	if err != nil {
 		return fmt.Errorf("serve the API on %s port %d: %w", cfg.BindAddress, cfg.SecurePort, err)
@@ -59,14 +59,14 @@ func Run(ctx context.Context, cfg config.APIServer, env run.Env) error {
 	return Serve(ctx, cfg, s, ln, env)
 }
 
-// Serve is Run over a store and a listener that are there already.
+// Serve is like Run, with an existing store and listener.
 func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.Listener, env run.Env) error {
 	if addr, ok := ln.Addr().(*net.TCPAddr); ok && cfg.SecurePort == 0 {
 		cfg.SecurePort = addr.Port
 	}
 	server, err := Assemble(cfg, s, env)
 	if err != nil {
-		_ = ln.Close() // the reason why is the first error
+		_ = ln.Close() // the first error matters
 		return err
 	}
 	tlsConfig, err := serving(cfg)
@@ -100,7 +100,7 @@ func Serve(ctx context.Context, cfg config.APIServer, s store.Store, ln net.List
 	return nil
 }
 
-// listenHealthz is where probes ask without credentials; nil: nowhere.
+// listenHealthz returns the listener for health checks without credentials; nil if none is configured.
 func listenHealthz(ctx context.Context, cfg config.APIServer) (net.Listener, error) {
 	if cfg.HealthzBindAddress == "" {
 		return nil, nil
@@ -112,7 +112,7 @@ func listenHealthz(ctx context.Context, cfg config.APIServer) (net.Listener, err
 	return ln, nil
 }
 
-// healthz answers about health, and nothing else.
+// healthz returns a handler that serves only health checks.
 func (s *Server) healthz() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isHealth(r.URL.Path) {
@@ -123,15 +123,15 @@ func (s *Server) healthz() http.Handler {
 	})
 }
 
-// withReasons is a question about health, of which everybody hears the outcome; only who may ask for it by a right of
-// their own hears why a check fails.
+// withReasons returns a health check request. Every user gets the result. The reasons for a failure are shown only to
+// users that are authorized to read the path.
 func (s *Server) withReasons(q *request) *http.Request {
 	return run.TellReasons(q.http, func() bool {
 		return len(s.o.Authorizers) == 0 || s.allowed(q.http.Context(), q.user, q.Request) == nil
 	})
 }
 
-// serve answers on ln until ctx ends: HTTP/2 by our own hand, and the rest by net/http's.
+// serve answers requests on ln until ctx ends. Package h2 serves HTTP/2, and net/http everything else.
 func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Config, log *slog.Logger) error {
 	server := run.NewServer(s, tlsConfig, log)
 	server.MaxHeaderBytes = 128 << 10
@@ -140,14 +140,13 @@ func serve(ctx context.Context, ln net.Listener, s *Server, tlsConfig *tls.Confi
 		Log:            log,
 		Prompt:         s.prompt,
 		MaxHeaderBytes: http.DefaultMaxHeaderBytes,
-	} // long selectors are in addresses
+	} // URLs may contain long selectors
 	own.Attach(server)
 	defer own.Close()
 	return run.ServeWith(ctx, server, own.Listen(ln), grace)
 }
 
-// auditing runs the auditor until the function that it returns is called, which is when
-// the last request has its answer.
+// auditing runs the auditor until the returned function is called. The caller calls it after the last response.
 func (s *Server) auditing(ctx context.Context) (end func()) {
 	if s.o.Auditor == nil {
 		return func() {}
@@ -163,8 +162,7 @@ func (s *Server) auditing(ctx context.Context) (end func()) {
 	}
 }
 
-// Assemble puts a server together as cfg says: who may ask, what is admitted and what
-// every cluster has.
+// Assemble builds a server as cfg describes, with its authentication, authorization, admission and default objects.
 func Assemble(cfg config.APIServer, s store.Store, env run.Env) (*Server, error) {
 	if cfg.ServiceAccountExtendTokenExpiration {
 		return nil, errors.New(
@@ -279,7 +277,7 @@ type reread interface {
 	Count(prefix string, to prometheus.Registerer) error
 }
 
-// authorizers are the ones that cfg names: by a file, or by their modes.
+// authorizers returns the authorizers that cfg selects, by a configuration file or by their modes.
 func authorizers(cfg config.APIServer, s *Server, env run.Env) (api.Authorizer, reread, error) {
 	if cfg.AuthorizationConfig != "" {
 		c, err := authz.Open(cfg.AuthorizationConfig, s.Objects(), nil, env.Log)
@@ -289,16 +287,16 @@ func authorizers(cfg config.APIServer, s *Server, env run.Env) (api.Authorizer, 
 	return may, nil, err
 }
 
-// follow has a configuration file read again when it changes. /readyz/NAME-config has it as it
-// is now in use, or fails.
+// follow makes the server read a configuration file again when it changes. /readyz/NAME-config fails if the file on
+// disk cannot be loaded.
 func (o *Options) follow(name string, file reread) error {
 	o.Env.Health.Tell(name+"-config", file.Reload)
 	o.Tasks = append(o.Tasks, func(ctx context.Context, _ *Server) error { return file.Run(ctx) })
 	return file.Count("apiserver_"+strings.ReplaceAll(name, "-", "_")+"_config_controller", o.Env.Metrics)
 }
 
-// advertised is the address at which the cluster reaches this server: as said, or the
-// one that it serves on, or the one that routes lead out from.
+// advertised returns the address at which the cluster reaches this server: the configured address, the listening
+// address, or the source address of the default route.
 func advertised(cfg config.APIServer) string {
 	if cfg.AdvertiseAddress != "" {
 		return cfg.AdvertiseAddress
@@ -306,7 +304,7 @@ func advertised(cfg config.APIServer) string {
 	if addr, err := netip.ParseAddr(cfg.BindAddress); err == nil && !addr.IsUnspecified() {
 		return addr.String()
 	}
-	// Nothing is sent: connecting a UDP socket only asks the routing table.
+	// No packet is sent: connecting a UDP socket only looks up the route.
 	conn, err := net.Dial("udp", "192.0.2.1:9")
 	if err != nil {
 		return ""
@@ -319,8 +317,7 @@ func advertised(cfg config.APIServer) string {
 	return host
 }
 
-// serving is the server's side of TLS. Client certificates are asked for, and judged
-// by the authenticators.
+// serving returns the server's TLS configuration. It requests client certificates, which the authenticators verify.
 func serving(cfg config.APIServer) (*tls.Config, error) {
 	pair, err := newPairFile(cfg.TLSCertFile, cfg.TLSPrivateKeyFile)
 	if err != nil {
@@ -332,8 +329,8 @@ func serving(cfg config.APIServer) (*tls.Config, error) {
 	}, nil
 }
 
-// towardsKubelets is the client's side of TLS towards kubelets, and by whose authority each connection judges them; nil
-// without a CA.
+// towardsKubelets returns the TLS configuration for connections to kubelets, and a function that returns the current
+// authorities. Both are nil without a configured CA.
 func towardsKubelets(cfg config.APIServer) (*tls.Config, func() *x509.CertPool, error) {
 	if cfg.KubeletCertificateAuthority == "" {
 		return nil, nil, nil

@@ -35,7 +35,7 @@ type cluster struct {
 	addr string
 	stop func()
 
-	unready func() error // why
+	unready func() error // why it is not ready; nil if it is
 }
 
 func file(t testing.TB, dir, name string, data []byte) string {
@@ -47,7 +47,7 @@ func file(t testing.TB, dir, name string, data []byte) string {
 	return path
 }
 
-// serve starts a server, with what more says of its configuration.
+// serve starts a server and waits until it is ready. more changes its configuration.
 func serve(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
 	t.Helper()
 	c := launch(t, s, more...)
@@ -55,7 +55,7 @@ func serve(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluste
 	return c
 }
 
-// launch is serve without the wait until it is ready.
+// launch is like serve, but does not wait.
 func launch(t testing.TB, s store.Store, more ...func(*config.APIServer)) *cluster {
 	t.Helper()
 	cfg, ca := serverConfig(t, more...)
@@ -117,7 +117,7 @@ func serverConfig(t testing.TB, more ...func(*config.APIServer)) (config.APIServ
 	return cfg, ca
 }
 
-// wait returns when a condition has no error any more.
+// wait returns when condition returns nil.
 func wait(t testing.TB, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -150,7 +150,7 @@ func (c *cluster) as(r certs.Request) *rest.Config {
 	}
 }
 
-// A server reports ready only after Run has made the default objects, however its checks are registered.
+// The server reports ready only after Run has created the default objects, in whatever order the checks are registered.
 func TestReadinessChecksNeverPassBeforeRun(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)
@@ -214,7 +214,7 @@ func TestTheDaemonServesWhatEveryClusterHas(t *testing.T) {
 	}
 }
 
-// gated lets nothing be written before it is opened.
+// gated is a store that accepts no writes before it is opened.
 type gated struct {
 	store.Store
 	open chan struct{}
@@ -229,7 +229,7 @@ func (g *gated) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	}
 }
 
-// A new cluster's daemons ask before the roles that let them are there.
+// The first requests of a new cluster's daemons wait for the roles that allow them.
 func TestADaemonIsNotRefusedBeforeTheRolesAreThere(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
@@ -252,8 +252,8 @@ func TestADaemonIsNotRefusedBeforeTheRolesAreThere(t *testing.T) {
 	}
 }
 
-// deaf does what it is told, and once does not hear that it was done: of a config map, since the server
-// writes other things for itself at any time.
+// deaf is a store that once does a write of a ConfigMap and loses the result. Other writes are by the server itself,
+// and succeed.
 type deaf struct {
 	store.Store
 	now atomic.Bool
@@ -274,8 +274,8 @@ func (d *deaf) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return r, err
 }
 
-// What the store was told and nothing is known of is neither tried again nor judged by what is found then: that is what
-// it wrote.
+// A write with an unknown outcome is reported as such. It is not retried, and not checked against the stored object,
+// which may be its own result.
 func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
@@ -309,7 +309,7 @@ func TestAWriteOfUnknownOutcomeIsToldAsThat(t *testing.T) {
 	}
 }
 
-// busy holds looks at its revision while it is told to.
+// busy is a store that, on demand, delays reads of its revision.
 type busy struct {
 	store.Store
 	held  atomic.Bool
@@ -325,8 +325,8 @@ func (b *busy) Revision(ctx context.Context) (int64, error) {
 	return b.Store.Revision(ctx)
 }
 
-// A read that came before the server was told to stop is answered, though another server writes meanwhile: the cache
-// goes on until the last answer. It waited in vain for as long as a read may take.
+// A read that arrived before the server stops is answered, even if another server writes meanwhile. The cache must
+// remain current until the last response. Otherwise the read would wait until its timeout.
 func TestAReadThatCameBeforeAStopIsAnswered(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

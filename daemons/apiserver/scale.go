@@ -20,7 +20,7 @@ import (
 
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 
-// scale reads and sets an object's replicas through a Scale, whatever its kind.
+// scale reads and sets an object's replicas through a Scale, for any kind that has that subresource.
 func (s *Server) scale(q *request) error {
 	if q.Verb == "get" {
 		if _, err := s.fresh(q.http.Context(), q.query.Get("resourceVersion")); err != nil {
@@ -138,7 +138,7 @@ func scaleOf(q *request, obj runtime.Object) (*autoscalingv1.Scale, error) {
 	}, nil
 }
 
-// sentScale returns what makes of an object what a whole Scale says.
+// sentScale returns a function that applies the Scale in the request to an object.
 func (w *write) sentScale() (func(live runtime.Object) (runtime.Object, error), error) {
 	sent := &autoscalingv1.Scale{}
 	if err := w.s.decode(w.q, scaleKind, sent); err != nil {
@@ -152,7 +152,8 @@ func (w *write) sentScale() (func(live runtime.Object) (runtime.Object, error), 
 	}, nil
 }
 
-// patchedScale takes all kinds of patch.
+// patchedScale returns a function that applies the patch in the request to an object's Scale. It supports all patch
+// types.
 func (w *write) patchedScale() (func(live runtime.Object) (runtime.Object, error), error) {
 	q := w.q
 	patchType, data, doubts, err := readPatch(q)

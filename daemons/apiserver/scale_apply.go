@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// mergedScale takes replicas that a manager declares. To own them is to own the object's: its account is
-// translated to a Scale's and back.
+// mergedScale applies replicas that a manager declares. Owning a Scale's replicas means owning the object's. So the
+// managed fields are translated to those of a Scale, and back.
 func (w *write) mergedScale(
 	live runtime.Object,
 	declared *unstructured.Unstructured,
@@ -72,7 +72,7 @@ func (w *write) mergedScale(
 	return obj, nil
 }
 
-// replicasPaths says where each version of a kind has its replicas; those without a scale have them nowhere.
+// replicasPaths returns the path of the replicas in each version of a kind. It is empty for versions without a scale.
 func replicasPaths(s wire.Served) managedfields.ResourcePathMappings {
 	if s.Untyped == nil {
 		return managedfields.ResourcePathMappings{

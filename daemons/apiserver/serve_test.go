@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/store/storetest"
 )
 
-// start serves over a store until the test ends, and returns how clients reach it.
+// start serves over a store until the test ends. It returns the client configuration.
 func start(t testing.TB, s store.Store, change func(*apiserver.Options)) *rest.Config {
 	t.Helper()
 	_, cfg := startServer(t, s, change)
@@ -63,7 +63,7 @@ func startServer(t testing.TB, s store.Store, change func(*apiserver.Options)) (
 
 type apiserverOptions = apiserver.Options
 
-// stores are those that the tests run over.
+// stores are the stores that tests run over.
 var stores = map[string]func(t testing.TB) store.Store{
 	"memory": func(t testing.TB) store.Store {
 		s := memory.New()
@@ -80,7 +80,7 @@ var stores = map[string]func(t testing.TB) store.Store{
 	},
 }
 
-// over runs a test over every kind of store.
+// over runs a test over each of the stores.
 func over(t *testing.T, test func(t *testing.T, cfg *rest.Config)) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) { test(t, start(t, open(t), nil)) })

@@ -1,7 +1,6 @@
-// Package apiserver serves the Kubernetes API: it reads what a request asks for, sends
-// it through a visible list of stages, answers reads from the watch cache and puts
-// writes into the store. What kinds there are is package kinds' business; who asks
-// and who may, and what admission thinks, is that of the packages below this one.
+// Package apiserver serves the Kubernetes API. It parses a request and runs it through a list of stages. Reads are
+// answered from the watch cache, and writes go to the store. Package kinds declares the kinds. The packages below this
+// one implement authentication, authorization and admission.
 package apiserver
 
 import (
@@ -28,27 +27,26 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Server is an API server. It answers requests as soon as its cache is filled, which
-// Run does.
+// Server is an API server. It answers requests as soon as Run has filled its cache.
 type Server struct {
 	o      Options
 	log    *slog.Logger
-	store  store.Store // counted
+	store  store.Store // counts its calls
 	cache  *cache.Cache
 	scheme *runtime.Scheme
 
 	serving   atomic.Pointer[offer]
-	described *openapi.Handler // of the kinds that are always there
+	described *openapi.Handler // of the built-in kinds
 	own       http.Handler     // health and metrics
-	pages     http.Handler     // what the server tells of itself
-	services  *alloc.Services  // nil: no addresses are handed out
+	pages     http.Handler     // pages about the server itself
+	services  *alloc.Services  // nil if no addresses are allocated
 	observed  *observed
-	servers   *cache.Names // the addresses of servers
+	servers   *cache.Names // lease keys, named by the servers' addresses
 	followed  followed
-	shown     followed // or have been tried
+	shown     followed // like followed, but includes definitions that could not be served
 	offering  offering
 	inFlight  chan struct{}
-	ledgers   turns // of quotas, by namespace
+	ledgers   turns // locks for quota checks, by namespace
 
 	fields    fieldManagers
 	kubelets  transports
@@ -122,32 +120,31 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Objects is a view of what is stored, for authorizers and admission plugins. It is
-// empty until Run has filled the cache.
+// Objects returns a view of the stored objects, for authorizers and admission plugins. It is empty until Run has filled
+// the cache.
 func (s *Server) Objects() api.Objects { return s.cache.Objects() }
 
-// Wire completes a server whose authorizers and plugins need its view of objects. It
-// must be called before Run, if at all.
+// Wire lets f complete the options of a server whose authorizers and plugins need Objects. It must be called before
+// Run.
 func (s *Server) Wire(f func(o *Options)) { f(&s.o) }
 
-// Run keeps the cache current and does what the server has to do by itself, until ctx
-// ends.
+// Run keeps the cache current and runs the server's own tasks, until ctx ends.
 func (s *Server) Run(ctx context.Context) error { return s.RunUntil(ctx, ctx) }
 
-// RunUntil is Run, and keeps what answers are made from current until drained ends, too: a read that has come before
-// the end is answered only when the cache has seen all that was written before it.
+// RunUntil is like Run, but keeps the cache current until drained ends. A read that arrived before the end is answered
+// only after the cache has all earlier writes.
 func (s *Server) RunUntil(asked, drained context.Context) error {
 	reading, stop := context.WithCancel(drained)
 	defer stop()
 	g, ctx := errgroup.WithContext(asked)
 	context.AfterFunc(ctx, func() {
 		if asked.Err() == nil {
-			stop() // something of it has failed: nothing more is answered well
+			stop() // a task failed, so no further request is answered correctly
 		}
 	})
 	g.Go(func() error {
 		select {
-		case <-s.furnished: // until then the processors have better to do
+		case <-s.furnished: // until then the processors have more urgent work
 			s.fields.warm()
 		case <-ctx.Done():
 		}
@@ -170,7 +167,7 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	}
 	g.Go(func() error {
 		<-ctx.Done()
-		// Watches end, so that a stop does not wait for them.
+		// Watches end, so that the shutdown does not wait for them.
 		s.endStream.Do(func() { close(s.shutdown) })
 		return nil
 	})
@@ -180,7 +177,7 @@ func (s *Server) RunUntil(asked, drained context.Context) error {
 	return nil
 }
 
-// newScheme knows the kinds that are served, under every group version.
+// newScheme returns a scheme with the served kinds, under every group version.
 func newScheme(list []*kinds.Kind) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, k := range list {

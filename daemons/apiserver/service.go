@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/apiserver/alloc"
 )
 
-// allocate gives Services their addresses and ports; other kinds need nothing.
+// allocate assigns addresses and ports to Services. It does nothing for other kinds.
 func (w *write) allocate() error {
 	svc, ok := w.obj.(*corev1.Service)
 	if !ok || w.s.services == nil || w.subresource != "" {
@@ -29,8 +29,8 @@ const rangeFinalizer = "networking.k8s.io/service-cidr-finalizer"
 
 var serviceRanges = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 
-// ensureRange makes the ServiceCIDR of the range that this server gives addresses of, and says that it is ready. It
-// returns in left why one that is there cannot be read.
+// ensureRange creates the ServiceCIDR of the configured range, and sets its Ready condition. left is the reason if it
+// exists and cannot be read.
 func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 	if s.services == nil {
 		return nil, nil
@@ -67,5 +67,5 @@ func (s *Server) ensureRange(ctx context.Context) (left, err error) {
 	if err != nil && !apierrors.IsConflict(err) {
 		return nil, fmt.Errorf("say that the range of services is ready: %w", err)
 	}
-	return nil, nil // who else wrote it said the same
+	return nil, nil // after a conflict, another server wrote the same condition
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Services get addresses of further ranges once these are ready and until they are deleted, and keep those that they
-// have.
+// Services get addresses from further ranges while these are ready and not being deleted. Services keep the addresses
+// that they have.
 func TestServiceCIDRsGiveAddresses(t *testing.T) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 				}
 				return err
 			})
-			// As between its creation and the word that it is ready.
+			// As between its creation and its Ready condition.
 			if _, err := ranges.Patch(ctx, "kubernetes", types.MergePatchType, []byte(`{"status":{"conditions":null}}`), metav1.PatchOptions{}, "status"); err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +51,7 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 			if err := services.Delete(ctx, "early", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			// 14 addresses of the range but the first, which is the service kubernetes'.
+			// The range has 14 addresses, and the kubernetes service has the first.
 			for i := range 13 {
 				if _, err := services.Create(ctx, plain(fmt.Sprint("s", i), ""), metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
@@ -80,8 +80,8 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 				"status"); err != nil {
 				t.Fatal(err)
 			}
-			// Addresses are given of a range as soon as the watch has told that it is ready, which the answer to the
-			// patch does not wait for.
+			// A range is used as soon as the watch has its Ready condition. The response to the patch does not wait for
+			// that.
 			wait(t, func() error {
 				_, err := services.Create(ctx, plain("asked", "10.9.0.77"), metav1.CreateOptions{})
 				return err
@@ -105,7 +105,7 @@ func TestServiceCIDRsGiveAddresses(t *testing.T) {
 	}
 }
 
-// A claim that somebody has deleted is made again, so that nobody else is given the address.
+// A deleted claim is restored, so that no other Service gets the address.
 func TestAddressesAreClaimedAgain(t *testing.T) {
 	ctx := bounded(t)
 	server, cfg := startServer(t, stores["memory"](t), nil)
@@ -121,7 +121,7 @@ func TestAddressesAreClaimedAgain(t *testing.T) {
 	if err := addresses.Delete(ctx, svc.Spec.ClusterIP, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody's own, and one of a Service that never was: by this allocator's label, and old.
+	// An old claim with this allocator's label for a Service that does not exist, and a claim with another label.
 	for ip, label := range map[string]string{"10.96.7.7": "ipallocator.k8s.io", "10.96.7.8": "somebody"} {
 		if _, err := addresses.Create(ctx,
 			&networkingv1.IPAddress{ObjectMeta: metav1.ObjectMeta{Name: ip,

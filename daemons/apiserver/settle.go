@@ -23,13 +23,13 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Names are generated as upstream does: the base, cut to fit, and five characters.
+// maxName and randomLength define generated names as upstream does: the base, cut to fit, and five random characters.
 const (
 	maxName      = 63
 	randomLength = 5
 )
 
-// bear settles what a new object's metadata says, whatever the client sent.
+// bear sets the metadata that clients cannot choose for a new object, such as UID, timestamps and generation.
 func (w *write) bear() error {
 	k := w.q.served.Kind
 	m, err := meta.Accessor(w.obj)
@@ -59,7 +59,7 @@ func (w *write) bear() error {
 	return nil
 }
 
-// carryOver settles what of the stored object a change leaves as it is.
+// carryOver keeps the parts of the stored object that an update cannot change, such as UID, timestamps and status.
 func (w *write) carryOver() error {
 	k := w.q.served.Kind
 	m, err := meta.Accessor(w.obj)
@@ -73,10 +73,10 @@ func (w *write) carryOver() error {
 	if uid := m.GetUID(); uid != "" && uid != old.GetUID() && w.q.Verb != "patch" {
 		return w.s.otherObject(w.q, uid, old.GetUID())
 	} else if uid == "" {
-		m.SetUID(old.GetUID()) // another one is refused with all else that a patch may not change
+		m.SetUID(old.GetUID()) // validation refuses a patch that changes the UID
 	}
 	m.SetCreationTimestamp(old.GetCreationTimestamp())
-	// A deletion that began is never taken back; that none began by a change is said by who validates.
+	// An update cannot undo a deletion. Validation refuses an update that would begin one.
 	if at := old.GetDeletionTimestamp(); at != nil {
 		m.SetDeletionTimestamp(at)
 	}
@@ -109,8 +109,8 @@ func (w *write) carryOver() error {
 	return nil
 }
 
-// statusOnly returns the stored object with the status of another, and what a write
-// to the status may change of metadata: labels, annotations, finalizers, owners.
+// statusOnly returns the stored object with the status of obj. It also takes the metadata that a status update may
+// change: labels, annotations, finalizers and owner references.
 func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 	next := stored.DeepCopyObject()
 	if k.Status != nil {
@@ -138,7 +138,7 @@ func statusOnly(k *kinds.Kind, obj, stored runtime.Object) runtime.Object {
 	return next
 }
 
-// specChanged says whether anything but metadata and status differs.
+// specChanged reports whether anything but metadata and status differs.
 func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 	a, b := shallow(obj), shallow(old)
 	if k.Status != nil {
@@ -157,7 +157,7 @@ func specChanged(k *kinds.Kind, obj, old runtime.Object) bool {
 	return !kinds.Same(a, b)
 }
 
-// validate returns everything that is wrong with the write, at once.
+// validate returns all errors of the write together.
 func (w *write) validate() error {
 	k := w.q.served.Kind
 	m, err := meta.Accessor(w.obj)
@@ -198,7 +198,7 @@ func (w *write) validate() error {
 				errs = append(errs, k.Status.Validate(w.obj, w.old)...)
 			}
 		case w.subresource == part:
-			// Its handler took the part that it may change, and nothing else.
+			// The handler of the subresource changed only its part of the object.
 			if w.q.Subresource == "ephemeralcontainers" {
 				errs = append(errs, kinds.ValidateEphemeralContainers(w.obj, w.old)...)
 			}
@@ -225,7 +225,7 @@ func (w *write) validate() error {
 	return nil
 }
 
-// ttl is how long what is written is kept; only events go by themselves.
+// ttl returns the time to live of the object. Only events expire.
 func (w *write) ttl() time.Duration {
 	if k := w.q.served.Kind; k.Resource == "events" {
 		return w.s.o.EventTTL
@@ -233,7 +233,7 @@ func (w *write) ttl() time.Duration {
 	return 0
 }
 
-// released says whether an object under deletion is held by nothing any more.
+// released reports whether an object under deletion can be removed, because nothing delays it any more.
 func (w *write) released() bool {
 	m, err := meta.Accessor(w.obj)
 	if err != nil || m.GetDeletionTimestamp() == nil || len(m.GetFinalizers()) > 0 {
@@ -248,8 +248,8 @@ func (w *write) released() bool {
 	return true
 }
 
-// own settles who manages which fields, unless apply has done so. A binding makes nobody their manager: as upstream,
-// the server itself puts the pod on its node, and the pod's managers stay as they were.
+// own sets the owners of the changed fields, unless apply has done so. Like upstream, a binding leaves them unchanged,
+// because the server itself assigns the pod to its node.
 func (w *write) own() error {
 	if w.applied || w.q.Subresource == "binding" {
 		return nil
@@ -258,7 +258,7 @@ func (w *write) own() error {
 	if live == nil {
 		live = w.q.served.New()
 		if m, err := meta.Accessor(w.obj); err == nil {
-			// Nobody manages what a new object does not have, whatever was sent.
+			// Nothing owns fields that a new object cannot have.
 			m.SetDeletionTimestamp(nil)
 			m.SetDeletionGracePeriodSeconds(nil)
 		}
@@ -271,7 +271,7 @@ func (w *write) own() error {
 	return nil
 }
 
-// checkVersion compares the resource version that a client sent with what is stored.
+// checkVersion returns a conflict if the client sent another resource version than the stored one.
 func checkVersion(q *request, sent, stored metav1.Object) error {
 	if v := sent.GetResourceVersion(); v != "" && v != "0" && v != stored.GetResourceVersion() {
 		return modified(q)
@@ -287,7 +287,8 @@ func modified(q *request) error {
 	)
 }
 
-// place settles the namespace and, where the path has one, the name of a sent object.
+// place sets the namespace and, if the path has one, the name of a sent object. It returns an error if they differ from
+// the path.
 func place(q *request, m metav1.Object) error {
 	if !q.served.Namespaced {
 		m.SetNamespace("")
@@ -310,7 +311,8 @@ func place(q *request, m metav1.Object) error {
 	return nil
 }
 
-// inNamespace settles the namespace of a sent object as the path's.
+// inNamespace sets the namespace of a sent object to that of the path. It returns an error if the object has another
+// one.
 func inNamespace(q *request, m metav1.Object) error {
 	if in := m.GetNamespace(); in != "" && in != q.Namespace {
 		return apierrors.NewBadRequest(

@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// getStatus is how a GET is answered.
+// getStatus returns the status code of a GET request.
 func getStatus(t *testing.T, cfg *rest.Config, path string, header http.Header) int {
 	t.Helper()
 	client, err := rest.HTTPClientFor(cfg)
@@ -38,8 +38,9 @@ func getStatus(t *testing.T, cfg *rest.Config, path string, header http.Header) 
 	return answer.StatusCode
 }
 
-// S12: a webhook that denies is asked about every read, also where the next authorizer would allow it and the failure
-// of the webhook is no opinion.
+// A webhook that denies is called for every read, even if the next authorizer would allow it, and if the webhook's
+// failure means no opinion.
+// Proves S12.
 func TestAnAuthorizationWebhookIsAskedAboutSingleReads(t *testing.T) {
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SubjectAccessReview
@@ -49,7 +50,7 @@ func TestAnAuthorizationWebhookIsAskedAboutSingleReads(t *testing.T) {
 		if a := review.Spec.ResourceAttributes; a != nil && a.Resource == "clusterroles" && a.Name == "edit" {
 			review.Status = authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "not this one"}
 		}
-		_ = json.NewEncoder(w).Encode(review) // who has gone needs no answer
+		_ = json.NewEncoder(w).Encode(review) // the client may have left
 	}))
 	defer hook.Close()
 	s := memory.New()
@@ -86,7 +87,7 @@ authorizers:
 `))
 	})
 	admin := c.as(certs.Admin())
-	for range 2 { // the second answer is remembered
+	for range 2 { // the second result is cached
 		if code := getStatus(t, admin, "/apis/rbac.authorization.k8s.io/v1/clusterroles/edit",
 			nil); code != http.StatusForbidden {
 			t.Errorf("what the webhook denies is answered with %d", code)
@@ -98,8 +99,9 @@ authorizers:
 	}
 }
 
-// S12: what a front proxy says of who asks counts, also where the proxy itself may do more: that one request went both
-// ways must not take it away.
+// The user in a front proxy's headers counts, even if the proxy itself has more rights. Trying the fast path first must
+// not remove the headers.
+// Proves S12.
 func TestAFrontProxysWordIsNotLost(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

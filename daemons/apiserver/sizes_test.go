@@ -10,7 +10,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// S12: what a client says of its terminal's size and has no end is not kept.
+// An endless terminal size from a client is not buffered.
+// Proves S12.
 func TestSizesOfTerminalsAreShort(t *testing.T) {
 	z := &sizeQueue{ctx: context.Background(), sizes: make(chan remotecommand.TerminalSize, 1)}
 	var before, after runtime.MemStats

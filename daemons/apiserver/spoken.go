@@ -11,14 +11,13 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// spoken converts objects between the versions that a kind is served in, for who keeps account
-// of their fields.
+// spoken converts objects between the versions in which a kind is served, for field managers.
 type spoken struct {
 	scheme *runtime.Scheme
 	kind   *kinds.Kind
 }
 
-// in returns the kind as it is served in a version.
+// in returns the kind as served in a version.
 func (v spoken) in(gvk schema.GroupVersionKind) (wire.Served, bool) {
 	if gvk == v.kind.GVK {
 		return wire.Served{Kind: v.kind}, true

@@ -17,20 +17,19 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// stage is one of the things that a request goes through.
+// stage is one step in handling a request.
 type stage struct {
 	do func(*Server, *request) error
-	// prompt does the same without waiting for anything. False says that the stage would have to wait, or fails: the
-	// request begins anew on the ordinary way, so that nothing may be left of what was done. A stage that has none
-	// makes every request go that way.
+	// prompt does the same without waiting. It returns false if it would have to wait or if it fails. The request then
+	// starts again on the ordinary path, so the stage must leave no effects. A stage without prompt sends every request
+	// there.
 	prompt func(*Server, *prompted) bool
-	// taken leaves what the stage leaves behind, such as an entry in a log, once all stages have been passed without
-	// waiting.
+	// taken performs the side effects of the stage, such as a log entry, once all stages have passed without waiting.
 	taken func(*Server, *request)
 }
 
-// stages are what every request goes through, from top to bottom, until one of them answers it or fails. Writes go
-// through stages of their own after that, see write.go. The short way of prompt.go is made of this list, too.
+// stages run for every request, in this order, until one of them answers it or fails. Writes have further stages, see
+// write.go. The fast path in prompt.go uses this list, too.
 var stages = []stage{
 	{do: (*Server).identify, prompt: (*Server).identifyPromptly},
 	{do: (*Server).audit, prompt: (*Server).auditPromptly, taken: (*Server).received},
@@ -43,7 +42,7 @@ var stages = []stage{
 	{do: (*Server).answer, prompt: (*Server).mayAnswerLater},
 }
 
-// maxBody is how large a request may be, upstream's limit.
+// maxBody is the maximum size of a request body, in bytes. It is upstream's limit.
 const maxBody = 3 << 20
 
 // ServeHTTP implements http.Handler.
@@ -114,8 +113,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// within bounds the time of a request that does not last as long as it likes. One that is passed on, and becomes a
-// stream, has its bounds lifted, and gives its turn to others, when it does.
+// within limits the time of a request. If the request is passed on to an aggregated server and becomes a stream, q.last
+// lifts the limits and returns the request's seats.
 func (q *request) within(
 	patience time.Duration,
 	control *http.ResponseController,
@@ -127,12 +126,12 @@ func (q *request) within(
 	ctx, cancel := context.WithCancelCause(q.http.Context())
 	timer := time.AfterFunc(patience, func() {
 		cancel(context.DeadlineExceeded)
-		// Only then: a connection that cannot be read any more ends its requests as if their clients had gone.
+		// Cancel first. An expired read deadline ends the requests of the connection as if their clients had left.
 		_ = control.SetReadDeadline(time.Now())
 	})
 	q.last = func() {
 		if !timer.Stop() {
-			return // it is over
+			return // the time limit has been reached
 		}
 		q.lasts = true
 		_ = control.SetReadDeadline(time.Time{}) // not every connection has deadlines
@@ -142,10 +141,10 @@ func (q *request) within(
 	return ctx, func() { timer.Stop(); cancel(nil) }
 }
 
-// cacheControl has nobody on the way keep answers.
+// cacheControl keeps intermediaries from caching responses.
 const cacheControl = "no-cache, private"
 
-// panicked answers when nothing else does any more.
+// panicked answers a request whose handler panicked.
 func (s *Server) panicked(q *request, rec *recorder, reason any) {
 	if q.trail != nil {
 		q.trail.panicked = true
@@ -166,10 +165,10 @@ func (s *Server) panicked(q *request, rec *recorder, reason any) {
 	}
 }
 
-// errAnswered ends the stages of a request that has its answer.
+// errAnswered ends the stages of a request that has been answered.
 var errAnswered = errors.New("answered")
 
-// identify finds out who asks.
+// identify authenticates the request.
 func (s *Server) identify(q *request) error {
 	user, ok, err := s.known(q.http)
 	if err != nil {
@@ -195,7 +194,7 @@ func (s *Server) identify(q *request) error {
 	return apierrors.NewUnauthorized("Unauthorized")
 }
 
-// known is the user whom a request's credentials are of, if it has any.
+// known returns the user of a request's credentials. It returns false without credentials.
 func (s *Server) known(r *http.Request) (api.User, bool, error) {
 	for _, a := range s.o.Authenticators {
 		user, ok, err := a.Authenticate(r)
@@ -210,7 +209,7 @@ func (s *Server) known(r *http.Request) (api.User, bool, error) {
 	return api.User{}, false, nil
 }
 
-// withAuthenticated adds the group of all who are known.
+// withAuthenticated adds the group of all authenticated users.
 func withAuthenticated(user api.User) api.User {
 	if !user.InGroup(api.GroupAuthenticated) && user.Name != api.Anonymous {
 		user.Groups = append(user.Groups[:len(user.Groups):len(user.Groups)], api.GroupAuthenticated)
@@ -218,7 +217,7 @@ func withAuthenticated(user api.User) api.User {
 	return user
 }
 
-// anonymousMay names the paths that need no credentials.
+// anonymousMay reports whether a path needs no credentials by default.
 func anonymousMay(path string) bool {
 	return isHealth(path) || path == "/version" || path == "/version/"
 }
@@ -232,15 +231,15 @@ func isHealth(path string) bool {
 	return false
 }
 
-// authorize finds out whether the user may.
+// authorize checks whether the user may perform the request.
 func (s *Server) authorize(q *request) error {
 	if len(s.o.Authorizers) == 0 || anonymousMay(q.Path) && (q.Verb == "get" || isHealth(q.Path)) {
 		return nil
 	}
 	why, err := s.decided(q.http.Context(), q.user, q.Request)
 	if apierrors.IsForbidden(err) && !s.isFurnished() {
-		// A new cluster has no roles yet. Its daemons, which were started with this server, would take the refusal for
-		// an answer and come back seconds later.
+		// A new cluster has no roles yet. Its daemons, started together with this server, would take the refusal as
+		// final and retry only seconds later.
 		wait, cancel := context.WithTimeout(q.http.Context(), furnishing)
 		defer cancel()
 		select {
@@ -253,17 +252,16 @@ func (s *Server) authorize(q *request) error {
 	return err
 }
 
-// furnishing is how long a request that would be refused waits for what every cluster has to be there.
+// furnishing is how long a forbidden request waits for the default objects, such as RBAC roles, to be created.
 const furnishing = 5 * time.Second
 
-// allowed returns nil if the user may do what is asked, and the error to answer with
-// if not.
+// allowed returns nil if the user may perform the request, and otherwise the error to answer with.
 func (s *Server) allowed(ctx context.Context, user api.User, r api.Request) error {
 	_, err := s.decided(ctx, user, r)
 	return err
 }
 
-// decided is allowed with the reason.
+// decided is like allowed, and also returns the reason.
 func (s *Server) decided(ctx context.Context, user api.User, r api.Request) (why string, err error) {
 	var reasons []string
 	for _, a := range s.o.Authorizers {
@@ -306,7 +304,7 @@ func forbidden(user api.User, r api.Request, reason string) error {
 	return apierrors.NewForbidden(r.GroupResource(), r.Name, errors.New(text))
 }
 
-// negotiate finds out what the client wants to read.
+// negotiate chooses the media type of the response.
 func (s *Server) negotiate(q *request) error {
 	s.observed.pass(q)
 	if !q.Resource || !q.known {
@@ -314,7 +312,7 @@ func (s *Server) negotiate(q *request) error {
 	}
 	switch q.Subresource {
 	case "log", "exec", "attach", "portforward", "proxy":
-		return nil // the answer's type is not ours to choose
+		return nil // the backend chooses the type
 	}
 	media, err := wire.Negotiate(
 		q.http,
@@ -327,13 +325,13 @@ func (s *Server) negotiate(q *request) error {
 	return q.tableOptions()
 }
 
-// answer hands the request to who answers it.
+// answer passes the request to its handler.
 func (s *Server) answer(q *request) error {
 	serving := s.serving.Load()
 	if !q.Resource && q.aggregated == nil {
 		q.aggregated = serving.document(
 			q.Path,
-		) // another server may have come to answer for it since the request was read
+		) // an aggregated server may have taken over the path since the request was parsed
 	}
 	switch {
 	case q.Resource && q.known:

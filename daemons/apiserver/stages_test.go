@@ -7,8 +7,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// A stage that says nothing of how it does without waiting turns the short way off for all: whoever adds one decides
-// that here.
+// Every stage has a way without waiting, because one without it would disable the fast path. The author of a new stage
+// must decide that here.
 func TestEveryStageIsPassedOnTheShortWay(t *testing.T) {
 	for i, stage := range stages {
 		if stage.do == nil || stage.prompt == nil {
@@ -23,7 +23,7 @@ func (asking) Authorize(context.Context, api.User, api.Request) (api.Decision, s
 	return api.Allow, "", nil
 }
 
-// An authorizer that does not say how it decides without waiting is never passed over for the next one.
+// An authorizer without a way that does not wait is never skipped in favour of the next one.
 func TestWhoMayHaveToWaitIsNotAskedPromptly(t *testing.T) {
 	s := &Server{o: Options{Authorizers: []api.Authorizer{asking{}}}}
 	if s.authorizePromptly(&prompted{s: s, q: &request{}}) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// storeWell says whether the store answered when last looked at.
+// storeWell returns nil if the store answered when it was last checked.
 func (s *Server) storeWell() error {
 	if err := s.observed.store.Load(); err != nil {
 		return *err
@@ -14,15 +14,15 @@ func (s *Server) storeWell() error {
 	return errors.New("not looked at yet")
 }
 
-// storeAnswered notes that the store did what needs a majority of its members.
+// storeAnswered records that the store did an operation that needs a majority of its members.
 func (o *observed) storeAnswered(at time.Time) {
 	o.store.Store(new(error))
 	o.storeHeard.Store(&at)
 }
 
-// watchStore looks whether the store answers, whenever nothing was heard of it for a few seconds.
+// watchStore checks whether the store answers, whenever it has not been used successfully for a few seconds.
 func (s *Server) watchStore(ctx context.Context) error {
-	const silence = presenceEvery + presenceEvery/10 // what says that this server is there tells it, too
+	const silence = presenceEvery + presenceEvery/10 // advertise writes to the store at this interval and records its success
 	for pause := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():

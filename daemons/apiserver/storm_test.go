@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// counting counts what a store is asked for that it has to read.
+// counting counts the calls for which a store has to read.
 type counting struct {
 	store.Store
 	ranges, reads atomic.Int64
@@ -34,14 +34,15 @@ func (c *counting) Revision(ctx context.Context) (int64, error) {
 	return c.Store.Revision(ctx)
 }
 
-// S4: a server that starts again loads what there is, and neither it nor the informers that come back have the store
-// read anything else.
+// A restarted server loads the store once. Neither the server nor the returning informers cause further reads of the
+// store.
+// Proves S4.
 func TestARestartStormReadsNothingOfTheStoreButOnce(t *testing.T) {
 	s := stores["memory"](t)
 	advertise := func(o *apiserver.Options) { o.AdvertiseAddress, o.AdvertisePort = "10.0.0.1", 6443 }
 	t.Run("the first time", func(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(start(t, s, advertise))
-		wait(t, func() error { // the last that a server makes for itself
+		wait(t, func() error { // the last object that a server creates for itself
 			return client.RESTClient().
 				Get().
 				AbsPath("/apis/apiregistration.k8s.io/v1/apiservices/v2.autoscaling").

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// subresources are who answers them, besides status and scale, which a kind has by
-// declaring how they work.
+// subresources returns the handlers of subresources. status and scale are not among them: a kind has these by declaring
+// how they work.
 func (s *Server) subresources() map[string]func(*request) error {
 	return map[string]func(*request) error{
 		"binding":             s.bind,
@@ -47,7 +47,7 @@ func (s *Server) serveSubresource(q *request) error {
 	return pageNotFound()
 }
 
-// object serves a subresource that is the whole object under other rules.
+// object serves a subresource that reads and writes the whole object, under rules of its own.
 func (s *Server) object(q *request) error {
 	switch q.Verb {
 	case "get":
@@ -60,7 +60,7 @@ func (s *Server) object(q *request) error {
 	return methodNotAllowed(q)
 }
 
-// addSubresourceTypes makes the scheme know what subresources are served as.
+// addSubresourceTypes adds the types of subresources to the scheme.
 func addSubresourceTypes(scheme *runtime.Scheme) {
 	scheme.AddKnownTypes(autoscalingv1.SchemeGroupVersion, &autoscalingv1.Scale{})
 	scheme.AddKnownTypes(policyv1.SchemeGroupVersion, &policyv1.Eviction{})
@@ -69,8 +69,7 @@ func addSubresourceTypes(scheme *runtime.Scheme) {
 	}
 }
 
-// partial serves a subresource that changes a part of the object: take copies that part
-// into the stored one.
+// partial serves a subresource that changes a part of the object. take copies that part to the stored object.
 func (s *Server) partial(take func(to, from runtime.Object)) func(*request) error {
 	return func(q *request) error {
 		if q.Verb == "get" {
@@ -106,7 +105,7 @@ func (s *Server) partial(take func(to, from runtime.Object)) func(*request) erro
 	}
 }
 
-// sentOrPatched returns what a PUT or PATCH wants the live object to be.
+// sentOrPatched returns a function that returns the live object as a PUT or PATCH changes it.
 func (s *Server) sentOrPatched(w *write) (func(live runtime.Object) (runtime.Object, error), error) {
 	q := w.q
 	if q.Verb == "patch" {
@@ -147,7 +146,7 @@ func resizes(to, from runtime.Object) {
 	if !ok || !also {
 		return
 	}
-	pod.Spec = sent.DeepCopy().Spec // what else than a size differs is refused, not dropped
+	pod.Spec = sent.DeepCopy().Spec // validation refuses other changes than sizes, instead of ignoring them
 }
 
 // token issues a token for a service account.
@@ -158,7 +157,7 @@ func (s *Server) token(q *request) error {
 	return s.issue(q)
 }
 
-// finalize changes a namespace's spec.finalizers, which hold it until it is empty.
+// finalize updates a namespace's spec.finalizers, which keep it until it is empty.
 func (s *Server) finalize(q *request) error {
 	if q.Verb != "update" {
 		return methodNotAllowed(q)

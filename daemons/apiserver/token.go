@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// labelSecret writes a label on a Secret, if there is one.
+// labelSecret sets a label on a Secret, if the Secret exists.
 func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value string) error {
 	q := s.internal(ctx, corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
 	w := &write{s: s, q: q, manager: manager}
@@ -32,7 +32,7 @@ func (s *Server) labelSecret(ctx context.Context, namespace, name, key, value st
 	return err
 }
 
-// issue answers serviceaccounts/token: who asks gets a token of the service account.
+// issue answers serviceaccounts/token with a token of the service account.
 func (s *Server) issue(q *request) error {
 	if err := q.writeOptions(); err != nil {
 		return err

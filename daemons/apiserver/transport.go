@@ -13,13 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// transports are the connections to kubelets, by node: each verifies the name of its own.
+// transports holds the transports to kubelets, by node. Each verifies that the certificate is for its node.
 type transports struct {
 	mu     sync.Mutex
 	byNode map[string]*http.Transport
 }
 
-// maxTransports bounds how many nodes' connections are kept.
+// maxTransports is how many nodes' transports are kept.
 const maxTransports = 256
 
 func (t *transports) of(config *tls.Config, roots func() *x509.CertPool, node string) http.RoundTripper {
@@ -48,7 +48,8 @@ func (t *transports) of(config *tls.Config, roots func() *x509.CertPool, node st
 	return made
 }
 
-// dialJudging connects by the authorities that there are at the time: a transport lives longer than they do.
+// dialJudging returns a function that connects and verifies the server with the current authorities. A transport
+// outlives them, so it cannot hold them itself.
 func dialJudging(
 	dial func(ctx context.Context, network, addr string) (net.Conn, error),
 	config *tls.Config,

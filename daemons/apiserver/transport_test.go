@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// S12: a kubelet is judged by the authorities that there are when it is connected to, and by its node's name.
+// A kubelet's certificate is verified with the authorities at the time of the connection, and for its node's name.
+// Proves S12.
 func TestAKubeletIsJudgedByTheAuthoritiesOfTheTime(t *testing.T) {
 	kubelet := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer kubelet.Close()

@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// S12: aggregated servers hear of another authority of clients when its file is replaced.
+// The ConfigMap for aggregated servers changes when the file of the client CA is replaced.
+// Proves S12.
 func TestWhomAggregatedServersTrustFollowsTheFiles(t *testing.T) {
 	s := memory.New()
 	t.Cleanup(s.Close)

@@ -22,12 +22,12 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// wantsTunnel says whether a client wants to forward ports over SPDY within a WebSocket.
+// wantsTunnel reports whether a client wants to forward ports over SPDY inside a WebSocket.
 func wantsTunnel(r *http.Request) bool {
 	return wsstream.IsWebSocketRequest(r) && slices.Contains(offered(r), protocol.WebsocketsSPDYTunnelingPortForwardV1)
 }
 
-// tunnel joins SPDY that a client speaks within a WebSocket with a kubelet's, which is bare.
+// tunnel connects a client's SPDY inside a WebSocket with the kubelet's plain SPDY.
 func (s *Server) tunnel(q *request, target *url.URL, transport http.RoundTripper) error {
 	code, err := s.tunnelled(q, target, transport)
 	s.observed.tunnelled.WithLabelValues(strconv.Itoa(code)).Inc()
@@ -56,7 +56,7 @@ func (s *Server) tunnelled(q *request, target *url.URL, transport http.RoundTrip
 	}
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: dialTimeout, Subprotocols: []string{protocol.WebsocketsSPDYTunnelingPortForwardV1},
-		// Who asks has shown its credentials, which no browser adds by itself.
+		// The user was authenticated by credentials that browsers do not add by themselves.
 		CheckOrigin: func(*http.Request) bool { return true },
 	}
 	conn, err := upgrader.Upgrade(q.w, q.http, nil)

@@ -17,10 +17,10 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// What is stored and cannot be read is not missing. Who asks for it is told that it cannot be read, and so is who asks
-// for a list that it might be in; and what depends on it is refused.
+// An object that is stored but cannot be read is not treated as missing. A request for it fails with the reason, and so
+// does a list that might include it. Writes whose admission depends on it are refused.
 
-// live returns the object that a request names, as the cache has it.
+// live returns the object that a request names, from the cache.
 func (q *request) live() (*cache.Entry, error) {
 	if err := q.cache.Unread(q.key()); err != nil {
 		return nil, apierrors.NewInternalError(err)
@@ -32,10 +32,10 @@ func (q *request) live() (*cache.Entry, error) {
 	return e, nil
 }
 
-// mostUnreadable is how many objects a list names that cannot be read.
+// mostUnreadable is how many unreadable objects the error of a list names.
 const mostUnreadable = 100
 
-// complete returns nil if everything that a selection may be about can be read, and the error of the list otherwise.
+// complete returns an error if an object that the selection may include cannot be read.
 func (sel *selection) complete(q *request) error {
 	key := sel.prefix
 	if sel.name != "" && (!q.served.Namespaced || sel.prefix != "") {
@@ -72,7 +72,7 @@ func (sel *selection) complete(q *request) error {
 	}}
 }
 
-// lost returns why a watch of the selection cannot go on after an event; nil if it can.
+// lost returns why a watch of the selection cannot continue after an event; nil if it can.
 func (sel *selection) lost(q *request, e *cache.Event) error {
 	if e.Err == nil || !strings.HasPrefix(e.Prev.Key, sel.prefix) || sel.name != "" && sel.name != e.Prev.Name {
 		return nil
@@ -85,11 +85,11 @@ func (sel *selection) lost(q *request, e *cache.Event) error {
 	return apierrors.NewInternalError(e.Err)
 }
 
-// reliance is what admission of some writes relies upon: that all objects of a resource, or those of the write's
-// namespace, can be read. Without them it would admit what they refuse.
+// reliance states that the admission of some writes needs all objects of a resource, or those of the write's namespace,
+// to be readable. Otherwise admission would allow writes that these objects forbid.
 type reliance struct {
 	on  schema.GroupResource
-	key func(a *api.Admission) string // what of it, as cache.Resource.Unread wants it; nil: all
+	key func(a *api.Admission) string // the key or prefix for cache.Resource.Unread; nil means all objects
 	by  func(a *api.Admission) bool
 }
 
@@ -147,16 +147,17 @@ var reliances = func() []reliance {
 			nil,
 			creates("ingresses.networking.k8s.io"),
 		},
-		// A namespace that is let go takes with it what is of kinds that nobody can name at present.
+		// Finalizing a namespace deletes it. It may still hold objects of kinds that are unknown while this object is
+		// unreadable.
 		reliance{definitions.GroupResource(), nil, finalizes},
 		reliance{registrations.GroupResource(), nil, finalizes},
 	)
 }()
 
-// reliable refuses a write whose admission relies on what cannot be read.
+// reliable refuses a write whose admission depends on objects that cannot be read.
 func (s *Server) reliable(a *api.Admission) error {
 	if a.Internal {
-		return nil // its own bookkeeping, as with webhooks
+		return nil // the server's own writes, which skip webhooks as well
 	}
 	for i := range reliances {
 		r := &reliances[i]
@@ -175,7 +176,7 @@ func (s *Server) reliable(a *api.Admission) error {
 	return s.countable(a)
 }
 
-// countable refuses a write in a namespace with quotas when how much there is of the kind is not known.
+// countable refuses a write in a namespace with quotas if the number of its objects is unknown.
 func (s *Server) countable(a *api.Admission) error {
 	if a.Operation == "DELETE" || a.Operation == "CONNECT" || a.Namespace == "" {
 		return nil
@@ -195,8 +196,8 @@ func (s *Server) countable(a *api.Admission) error {
 // mostToldUnreadable is how many objects of a resource the health check names.
 const mostToldUnreadable = 10
 
-// storedReadable is a health check that says which objects cannot be read. It does not make the server unready: they
-// are as unreadable at every other one.
+// storedReadable is a health check that fails and names the objects that cannot be read. It does not affect readiness,
+// because the other servers cannot read them either.
 func (s *Server) storedReadable() error {
 	var found []error
 	for _, r := range s.cache.Resources() {

@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// spoil writes over what is stored at a key what nobody can decode, or writes it there.
+// spoil stores a value at a key that cannot be decoded.
 func spoil(t *testing.T, s store.Store, key, value string) {
 	t.Helper()
 	kv, err := s.Get(t.Context(), key)
@@ -34,8 +34,9 @@ func spoil(t *testing.T, s store.Store, key, value string) {
 	}
 }
 
-// S12: an object that cannot be read is an error by its name, and never missing, whether it was found so at a start or
-// became so.
+// Reading an unreadable object by name is an error, and never "not found". It may have been unreadable at the start or
+// have become so.
+// Proves S12.
 func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 	for name, before := range map[string]bool{"found at the start": true, "while the server runs": false} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 				{"GET", "/metrics", "", 200, `apiserver_storage_unreadable_objects{group="",passing="false",resource="configmaps"} 1`},
 				{"DELETE", path + "/bad?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", 200, `"status":"Success"`},
 			} {
-				wait(t, func() error { // the spoiled value is on its way to the cache
+				wait(t, func() error { // the spoiled value takes a moment to reach the cache
 					if code, text := ask(t, cfg, c.method, c.path, c.body); code != c.code ||
 						!strings.Contains(text, c.want) {
 						return fmt.Errorf(
@@ -120,13 +121,14 @@ func TestWhatCannotBeReadIsNotMissing(t *testing.T) {
 	}
 }
 
-// S12: what is laid out as ours and has a field of another type is found when somebody first needs the object. It is
-// never taken for an object without fields, and from then on it cannot be read for everybody.
+// An object in the usual form with a field of a wrong type is detected when it is first needed. It is never decoded to
+// an object without fields, and all later reads of it fail.
+// Proves S12.
 func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
 	const spoiled = `{"kind":"%s","apiVersion":"%s","metadata":{"name":"bad","namespace":"default","uid":"1","creationTimestamp":"2026-01-01T00:00:00Z"},%s}`
 	for _, c := range []struct {
 		key, text string
-		method    string // of what finds it
+		method    string // the request that detects it
 		path      string
 		body      string
 		accept    string
@@ -191,8 +193,9 @@ func TestAFieldOfAnotherTypeIsNoEmptyObject(t *testing.T) {
 	}
 }
 
-// S12: a server whose bootstrap finds something that cannot be read sees to the rest and becomes ready; roles and flow
-// schemas that cannot be read are counted and named.
+// A server whose default objects include unreadable ones creates the others and becomes ready. Unreadable roles and
+// flow schemas are counted and named.
+// Proves S12.
 func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 	for key, of := range map[string]string{
 		"namespaces/default":     `group="",passing="false",resource="namespaces"`,
@@ -227,7 +230,8 @@ func TestBootstrapGoesOnBesideWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// S12: who watches what turns unreadable is told so, and never that it is gone.
+// A watch whose object becomes unreadable ends with an error, and never reports a deletion.
+// Proves S12.
 func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	s := stores["memory"](t)
 	client := kubernetes.NewForConfigOrDie(start(t, s, nil)).CoreV1()
@@ -269,8 +273,8 @@ func TestAWatchEndsWithAnErrorWhenAnObjectTurnsUnreadable(t *testing.T) {
 	}
 }
 
-// lastWord returns the error with which a watch ends, after nothing but what there was. It is nil for one that ends
-// without, or goes on.
+// lastWord returns the error with which a watch ends. Before it, only initial events may arrive. It is nil if the watch
+// ends without an error, or continues.
 func lastWord(ctx context.Context, t *testing.T, name string, w watch.Interface) *metav1.Status {
 	t.Helper()
 	for {
@@ -288,12 +292,13 @@ func lastWord(ctx context.Context, t *testing.T, name string, w watch.Interface)
 	}
 }
 
-// S12: what a policy, a webhook, a quota or a namespace would refuse is not admitted because that cannot be read.
+// A write that an unreadable policy, webhook, quota or namespace might refuse is not admitted.
+// Proves S12.
 func TestAdmissionFailsClosedWhenWhatItReliesUponCannotBeRead(t *testing.T) {
 	const configmaps, kube = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/kube-system/configmaps"
 	for _, c := range []struct {
 		key, path, body string
-		elsewhere       string // where the same is admitted; empty: nowhere
+		elsewhere       string // path where the same write is admitted; empty if there is none
 	}{
 		{"validatingwebhookconfigurations/w", configmaps, `{"metadata":{"name":"a"}}`, ""},
 		{"validatingadmissionpolicies/p", configmaps, `{"metadata":{"name":"a"}}`, ""},
@@ -326,7 +331,8 @@ func TestAdmissionFailsClosedWhenWhatItReliesUponCannotBeRead(t *testing.T) {
 	}
 }
 
-// S12: to delete what cannot be read needs a right of its own.
+// Deleting an unreadable object needs a right of its own.
+// Proves S12.
 func TestToDeleteWhatCannotBeReadNeedsItsOwnRight(t *testing.T) {
 	s := stores["memory"](t)
 	spoil(t, s, "/registry/configmaps/default/bad", "nonsense")
@@ -355,15 +361,15 @@ func TestToDeleteWhatCannotBeReadNeedsItsOwnRight(t *testing.T) {
 	}
 }
 
-// podOf is a pod that is bound to a node.
+// podOf returns a pod that is bound to a node.
 func podOf(name, node string) *corev1.Pod {
 	p := pod(name)
 	p.Spec.NodeName = node
 	return p
 }
 
-// S12: a value that is no object of its kind, or another's, is not decoded to one that lacks everything, its uid among
-// it.
+// A value of another kind, or of no kind, is not decoded to an object without fields and without a UID.
+// Proves S12.
 func TestAValueOfAnotherKindIsNoEmptyObject(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":                `{}`,

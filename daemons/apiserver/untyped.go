@@ -15,8 +15,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// accept reads an object of a kind that a definition declares, as its schema says, and
-// returns what a strict reader would refuse.
+// accept decodes an object of a custom resource by its schema. doubts are what strict decoding would refuse.
 func accept(
 	q *request,
 	data []byte,
@@ -44,7 +43,7 @@ func accept(
 	return doubts, nil
 }
 
-// isDeclared refuses an object of another kind or version. What a patch makes of an object is judged as a whole.
+// isDeclared refuses an object of another kind or version. The result of a patch is checked for both together.
 func isDeclared(q *request, data []byte, gvk schema.GroupVersionKind, u *unstructured.Unstructured) error {
 	kind, version := u.GetKind(), u.GetAPIVersion()
 	is, err := schema.ParseGroupVersion(version)
@@ -71,7 +70,7 @@ func isDeclared(q *request, data []byte, gvk schema.GroupVersionKind, u *unstruc
 	return invalid(is.WithKind(kind).GroupKind(), u.GetName(), wrong)
 }
 
-// closed refuses to make objects whose definition is going.
+// closed returns the error for creating an object whose definition is being deleted.
 func closed(q *request) error {
 	err := apierrors.NewMethodNotSupported(q.gr(), q.Verb)
 	err.ErrStatus.Message = fmt.Sprintf(
@@ -81,8 +80,7 @@ func closed(q *request) error {
 	return err
 }
 
-// members converts between the versions of a declared kind, for those who keep account
-// of fields.
+// members converts between the versions of a custom resource, for field managers.
 type members struct{ family *kinds.Family }
 
 // Convert implements runtime.ObjectConvertor.

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 )
 
-// What is stored is read by everybody: a write that finds nothing to do must not write into it.
+// Stored objects are shared by all readers, so a write without changes must not modify them.
 func TestAWriteThatWantsNothingLeavesWhatIsStoredAlone(t *testing.T) {
 	s, _ := fieldServer(t)
 	q := s.internal(t.Context(), corev1.SchemeGroupVersion.WithResource("nodes"), "", "n")

@@ -10,13 +10,13 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// errNoVerdict is that a command's streams ended before it was said how the command did: its kubelet or runtime ended,
-// or the connection did. What came of its output may not be all.
+// errNoVerdict reports that a command's streams ended before its result arrived: the kubelet, the runtime or the
+// connection ended. The output may be incomplete.
 var errNoVerdict = errors.New("the connection to the container ended before the command did")
 
-// verdicts makes connections to kubelets, and notes whether one has said how a command did, which is a
-// message on the stream of errors. client-go takes the end of that stream without a message for success, as it was
-// before the fourth version of the protocol.
+// verdicts creates connections to kubelets, and records whether one has reported a command's result, a message on the
+// error stream. client-go takes the end of that stream without a message for success, as before version 4 of the
+// protocol.
 type verdicts struct {
 	httpstream.UpgradeRoundTripper
 	due, came atomic.Bool
@@ -35,7 +35,7 @@ func (v *verdicts) NewConnection(answer *http.Response) (httpstream.Connection, 
 	return &judged{conn, v}, nil
 }
 
-// missing says that there was to be a word about the command, and there was none.
+// missing reports whether a result was expected and did not arrive.
 func (v *verdicts) missing() bool { return v.due.Load() && !v.came.Load() }
 
 type judged struct {
@@ -52,7 +52,7 @@ func (j *judged) CreateStream(headers http.Header) (httpstream.Stream, error) {
 	return &verdict{s, j.verdicts}, nil
 }
 
-// verdict is the stream of errors.
+// verdict is the error stream.
 type verdict struct {
 	httpstream.Stream
 	verdicts *verdicts

@@ -15,8 +15,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// S08: a command whose runtime ends before it has said how the command did has not succeeded: what was read of its
-// output may be half of it.
+// A command has not succeeded if its runtime ends before reporting the result, because the output may be incomplete.
+// Proves S08.
 func TestACommandSucceedsOnlyWhenThatIsSaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict string
@@ -52,7 +52,7 @@ func TestACommandSucceedsOnlyWhenThatIsSaid(t *testing.T) {
 							t.Errorf("write: %v", err)
 						}
 					}
-					// who has seen the last of them end has perhaps closed the connection before this returns
+					// a reader that has seen the last stream end may have closed the connection already
 					_ = s.Close()
 				}
 				<-conn.CloseChan()

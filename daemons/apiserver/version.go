@@ -15,7 +15,7 @@ import (
 	release "clusterctl/daemons/version"
 )
 
-// Version is the API's version, as /version tells it.
+// Version returns the API's version, as served by /version.
 func Version() version.Info {
 	parts := strings.SplitN(strings.TrimPrefix(release.Kubernetes, "v"), ".", 3)
 	info := version.Info{
@@ -44,7 +44,7 @@ func writeJSON(q *request, v any) error {
 	return err
 }
 
-// writePaths answers / with what there is.
+// writePaths answers / with the list of paths.
 func (s *Server) writePaths(q *request) error {
 	paths := []string{
 		"/api",

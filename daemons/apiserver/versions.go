@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// versions are those in which the object of a write is served, the kind's own first.
+// versions returns the versions in which the object of a write is served, the kind's own first.
 func (w *write) versions() []wire.Served {
 	k := w.q.served.Kind
 	list := []wire.Served{{Kind: k}}
@@ -64,15 +64,14 @@ func (w *write) To(ctx context.Context, obj runtime.Object, v api.Version) (runt
 	return s.View(obj)
 }
 
-// From implements api.Versions. What was put into the object gets its defaults, so that who sees it next sees no half
-// of it.
+// From implements api.Versions. The converted object gets its defaults, so that later readers see a complete object.
 func (w *write) From(ctx context.Context, obj runtime.Object, v api.Version) (runtime.Object, error) {
 	s, err := w.version(v)
 	if err != nil {
 		return nil, err
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok && s.Untyped != nil {
-		if _, err := s.Untyped.Accept(u); err != nil { // what a schema does not have is dropped
+		if _, err := s.Untyped.Accept(u); err != nil { // drops fields that the schema does not have
 			return nil, err
 		}
 		s.Default(u)

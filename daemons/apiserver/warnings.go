@@ -7,23 +7,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/net"
 )
 
-// Together, warnings may have so many characters; where they have more, each is cut.
+// mostWarned is how many characters all warnings of a response may have. If they have more, each is cut to mostOfEach.
 const (
 	mostWarned  = 4 << 10
 	mostOfEach  = 256
 	warningCode = 299
 )
 
-// warnings are what an answer warns of.
+// warnings holds the warnings of a response.
 type warnings struct {
 	told  []string
 	seen  map[string]bool
-	size  int  // in characters, as they are sent
-	short bool // whether each is cut
+	size  int  // in characters, as sent
+	short bool // whether each warning is cut
 }
 
-// warn adds a Warning header to the answer, once for each text. Where there are too many, those that came
-// before are cut as well, and what comes after they are still too many is not told.
+// warn adds a Warning header to the response, once for each text. If the limit is exceeded, earlier warnings are cut as
+// well. Once the cut warnings exceed the limit, further ones are dropped.
 func (q *request) warn(text string) {
 	w := &q.warnings
 	if text == "" || w.seen[text] || w.short && w.size >= mostWarned {
@@ -53,13 +53,13 @@ func (q *request) addWarning(text string) {
 	}
 	header, err := net.NewWarningHeader(warningCode, "", text)
 	if err != nil {
-		return // no header can say it
+		return // it cannot be part of a header
 	}
 	w.size += n
 	q.w.Header().Add("Warning", header)
 }
 
-// warnOf warns of what a strict reader would refuse. What YAML says twice comes as one error, a line for each.
+// warnOf warns of an error of strict decoding. YAML reports several duplicates as one error with a line for each.
 func (q *request) warnOf(doubt error) {
 	lines, several := strings.CutPrefix(doubt.Error(), "yaml: unmarshal errors:\n")
 	if !several {

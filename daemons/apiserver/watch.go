@@ -16,29 +16,29 @@ import (
 
 const (
 	bookmarkEvery = time.Minute
-	// A client that takes nothing for this long is let go: it holds a connection, not a queue.
+	// stuckAfter is how long a client may take no data. Then its watch ends, because the server does not queue events
+	// for it.
 	stuckAfter = 30 * time.Second
-	// chunk is how many bytes are gathered before they are sent.
+	// chunk is how many bytes are collected before they are sent.
 	chunk = 32 << 10
 )
 
-// watcher is one watch: a cursor over the kind's log and how its events are sent.
+// watcher is one watch: a cursor over the kind's log, and how its events are sent.
 type watcher struct {
 	q         *request
 	sel       selection
 	rows      metav1.IncludeObjectPolicy
 	bookmarks bool
-	to        http.ResponseWriter // the answer's, or a WebSocket's
+	to        http.ResponseWriter // of the response, or a WebSocket
 	control   *http.ResponseController
 	buf       []byte
 	counts    *watchCounts
-	sent      bool // whether an event has gone out: a table's first one has the columns
-	initial   int  // events that it began with
+	sent      bool // whether an event was sent; the first one of a table has the columns
+	initial   int  // number of initial events
 	following
 }
 
-// watch answers with events until the client goes, time is up or the log has run away
-// from it.
+// watch sends events until the client leaves, the timeout ends, or the log has dropped unread events.
 func (s *Server) watch(q *request) error {
 	if err := q.media.Streamed(); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (s *Server) watch(q *request) error {
 		if q.schema != nil {
 			q.schema.Executed(time.Since(q.turnAt), true)
 		}
-		q.w.(*recorder).release() // others' turn: from here on it only waits
+		q.w.(*recorder).release() // returns the seats: from here on the watch only waits
 		w.follow(s, cursor, watchTimeout(o))
 	}
 	if wsstream.IsWebSocketRequest(q.http) {
@@ -104,7 +104,7 @@ func (s *Server) watch(q *request) error {
 	return nil
 }
 
-// watchFrom returns the revision after which events are wanted.
+// watchFrom returns the revision from which the watch starts.
 func (s *Server) watchFrom(q *request, version string, initial bool) (int64, error) {
 	if version == "" || version == "0" {
 		return s.fresh(q.http.Context(), version)
@@ -119,14 +119,14 @@ func (s *Server) watchFrom(q *request, version string, initial bool) (int64, err
 	if err := s.filled(q.http.Context()); err != nil {
 		return 0, err
 	}
-	// A revision that others have reached is on its way to us, too.
+	// Another server has reached this revision, so it will arrive here soon.
 	if _, err := s.reached(q.http.Context(), revision); err != nil {
 		return 0, err
 	}
 	return revision, nil
 }
 
-// initialEvents says whether the watch begins with what there is.
+// initialEvents reports whether the watch begins with the existing objects.
 func initialEvents(o metav1.ListOptions) bool {
 	if o.SendInitialEvents != nil {
 		return *o.SendInitialEvents
@@ -134,17 +134,18 @@ func initialEvents(o metav1.ListOptions) bool {
 	return o.ResourceVersion == "" || o.ResourceVersion == "0"
 }
 
-// watchTimeout is how long a watch lasts: what its client says, which may be no time at all.
+// watchTimeout returns how long a watch lasts. It is the client's timeoutSeconds, where negative values count as zero.
+// Without one it is random.
 func watchTimeout(o metav1.ListOptions) time.Duration {
 	const most = math.MaxInt64 / int64(time.Second)
 	if o.TimeoutSeconds != nil && *o.TimeoutSeconds != 0 {
 		return time.Duration(min(max(*o.TimeoutSeconds, 0), most)) * time.Second
 	}
-	// Spread, so that watches that began together do not end together.
+	// Random, so that watches that began together do not end together.
 	return 30*time.Minute + rand.N(30*time.Minute)
 }
 
-// topic is the narrowest log that has all events of a selection.
+// topic returns the narrowest log that has all events of a selection.
 func (sel *selection) topic(q *request) cache.Topic {
 	switch {
 	case sel.name != "" && (!q.served.Namespaced || sel.prefix != ""):
@@ -157,7 +158,7 @@ func (sel *selection) topic(q *request) cache.Topic {
 	return cache.Topic{}
 }
 
-// begin sends what there is.
+// begin sends the existing objects.
 func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) error {
 	var there []*cache.Entry
 	converts := w.q.converts()
@@ -190,7 +191,7 @@ func (w *watcher) begin(snapshot *cache.Snapshot, revision int64, mark bool) err
 	return err
 }
 
-// converts says whether events may have to be converted.
+// converts reports whether events may have to be converted.
 func (w *watcher) converts() bool { return w.q.converts() || w.sel.versioned(w.q) }
 
 func (w *watcher) append(t watch.EventType, e *cache.Entry) error {
@@ -231,16 +232,16 @@ func (w *watcher) flush() error {
 	if err := w.control.Flush(); err != nil {
 		return err
 	}
-	// The end of the stream is written, too, however long that takes to come.
+	// The deadline must not apply to writing the end of the stream, which may come much later.
 	_ = w.control.SetWriteDeadline(time.Time{}) // not every connection has deadlines
 	return nil
 }
 
-// fail ends the beginning of a watch with an error.
+// fail ends a watch with an error during its initial events.
 func (w *watcher) fail(why error) {
 	var err error
 	w.buf, err = w.q.media.AppendStatus(w.buf, status(why))
 	if err == nil {
-		_ = w.flush() // the client is told by the end of the stream as well
+		_ = w.flush() // the client also learns of it by the end of the stream
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/apiserver/wire"
 )
 
-// overSocket streams a watch over a WebSocket, as browsers need it: an event is a message, of text where events are
-// JSON. What the client sends is read and means nothing.
+// overSocket streams a watch over a WebSocket, which browsers need. Each event is one message, a text message if events
+// are JSON. Messages from the client are ignored.
 func (w *watcher) overSocket(s *Server, stream func()) error {
 	if w.q.media.Format != wire.JSON && w.q.media.Format != wire.Protobuf {
 		return apierrors.NewGenericServerResponse(
@@ -31,21 +31,21 @@ func (w *watcher) overSocket(s *Server, stream func()) error {
 	header := http.Header{}
 	switch offers := offered(w.q.http); len(offers) {
 	case 0:
-	case 1: // its client would not go on without
+	case 1: // the client requires its protocol to be selected
 		header.Set("Sec-WebSocket-Protocol", offers[0])
 	default:
 		return apierrors.NewBadRequest("a watch has no protocols to choose from: offer one, or none")
 	}
 	upgrader := websocket.Upgrader{
 		HandshakeTimeout: stuckAfter, WriteBufferSize: chunk,
-		CheckOrigin: func(*http.Request) bool { return true }, // who asks has proved who he is by more than a cookie
+		CheckOrigin: func(*http.Request) bool { return true }, // users authenticate by more than a cookie
 	}
 	conn, err := upgrader.Upgrade(w.q.w, w.q.http, header)
 	if err != nil {
 		s.log.Debug("begin a WebSocket", "path", w.q.Path, "reason", err)
-		return nil // it has been answered
+		return nil // Upgrade has answered
 	}
-	defer func() { _ = conn.Close() }() // the client is told by the message before
+	defer func() { _ = conn.Close() }() // the client has received the close message
 	ctx, gone := context.WithCancel(w.q.http.Context())
 	read := make(chan struct{})
 	go func() {
@@ -69,7 +69,7 @@ func (w *watcher) overSocket(s *Server, stream func()) error {
 	return nil
 }
 
-// socket makes messages of a watch's events. Whole events are written to it, often several at once.
+// socket sends each event of a watch as a message. Write receives whole events, often several at once.
 type socket struct {
 	conn   *websocket.Conn
 	binary bool
@@ -82,7 +82,7 @@ func (s *socket) Write(data []byte) (int, error) {
 	n := 0
 	for n < len(data) {
 		kind, event, size := websocket.TextMessage, []byte(nil), 0
-		if s.binary { // events have their length before them
+		if s.binary { // each event has a length prefix
 			kind = websocket.BinaryMessage
 			if len(data)-n < 4 {
 				return n, errTornEvent
@@ -92,7 +92,7 @@ func (s *socket) Write(data []byte) (int, error) {
 				return n, errTornEvent
 			}
 			event = data[n+4 : n+size]
-		} else { // and are lines
+		} else { // each event is a line
 			at := bytes.IndexByte(data[n:], '\n')
 			if at < 0 {
 				return n, errTornEvent
@@ -108,14 +108,14 @@ func (s *socket) Write(data []byte) (int, error) {
 	return n, nil
 }
 
-// Header implements http.ResponseWriter: the answer has begun.
+// Header implements http.ResponseWriter. The response has begun, so the header has no effect.
 func (s *socket) Header() http.Header { return http.Header{} }
 
 // WriteHeader implements http.ResponseWriter.
 func (s *socket) WriteHeader(int) {}
 
-// FlushError is for http.ResponseController: messages are sent at once.
+// FlushError implements flushing for http.ResponseController. Messages are sent at once, so it does nothing.
 func (s *socket) FlushError() error { return nil }
 
-// SetWriteDeadline is for http.ResponseController.
+// SetWriteDeadline implements deadlines for http.ResponseController.
 func (s *socket) SetWriteDeadline(t time.Time) error { return s.conn.SetWriteDeadline(t) }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A watch over a WebSocket tells an event in a message, all of them in order, and its end.
+// A watch over a WebSocket sends each event as a message, in order, and then closes the connection.
 func TestWatchesGoOverWebSocketsS12(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	const path = "/api/v1/namespaces/default/configmaps"
@@ -73,7 +73,7 @@ func TestWatchesGoOverWebSocketsS12(t *testing.T) {
 	event("ADDED", "c")
 	event("DELETED", "a")
 
-	// Its time comes to an end, which is told as one.
+	// A watch that times out ends with a normal closure.
 	if conn, answer, err = dial("?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Dc", nil); err != nil {
 		t.Fatal(err, answer)
 	}
@@ -82,7 +82,7 @@ func TestWatchesGoOverWebSocketsS12(t *testing.T) {
 	if closed := (*websocket.CloseError)(nil); !errors.As(err, &closed) || closed.Code != websocket.CloseNormalClosure {
 		t.Errorf("the end is %v", err)
 	}
-	// In protobuf, messages are binary and have no length before them.
+	// In protobuf, messages are binary without a length prefix.
 	if conn, answer, err = dial("?watch=1&fieldSelector=metadata.name%3Dc",
 		http.Header{"Accept": {runtime.ContentTypeProtobuf}}); err != nil {
 		t.Fatal(err, answer)

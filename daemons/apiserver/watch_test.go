@@ -78,11 +78,11 @@ func TestConcurrentWritersLoseNoUpdateS11(t *testing.T) {
 	})
 }
 
-// history is what a watch told, checked as it comes.
+// history holds the events of a watch, and checks them as they arrive.
 type history struct {
 	t    *testing.T
 	last int64
-	seen map[string]map[int64]bool // by name: the revisions told
+	seen map[string]map[int64]bool // by name: the revisions of its events
 	live map[string]int64
 }
 
@@ -166,8 +166,7 @@ func TestWatchersSeeEveryChangeInOrderS13(t *testing.T) {
 	})
 }
 
-// write makes random changes from several clients and returns the revisions of those
-// that left an object.
+// write makes random changes from several clients. It returns the revisions of the writes that left an object.
 func write(t *testing.T, ctx context.Context, client kubernetes.Interface) map[string][]int64 {
 	t.Helper()
 	maps := client.CoreV1().ConfigMaps("default")
@@ -321,7 +320,7 @@ func TestRevisionsOutOfReach(t *testing.T) {
 	s := stores["memory"](t)
 	first := start(t, s, nil)
 	fill(t, bounded(t), kubernetes.NewForConfigOrDie(first), 1)
-	// Another server begins where the store is now: what was before has left its log.
+	// Another server starts from the store's current state, so earlier revisions are not in its log.
 	cfg := start(t, s, nil)
 	answer, data := raw(t, cfg, "GET", "/api/v1/configmaps?watch=1&resourceVersion=1", "", nil)
 	if answer.StatusCode != 410 || !strings.Contains(string(data), string(metav1.StatusReasonExpired)) {

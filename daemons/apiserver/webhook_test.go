@@ -24,7 +24,7 @@ const (
 	mergePatch     = "application/merge-patch+json"
 )
 
-// hooks is a program with webhooks: what it answers by path, and what it was asked.
+// hooks is a server with webhooks: its responses by path, and the requests it got.
 type hooks struct {
 	server *httptest.Server
 	answer map[string]func(*admissionv1.AdmissionRequest) string
@@ -80,7 +80,7 @@ func newHooks(t testing.TB, answer map[string]func(*admissionv1.AdmissionRequest
 	return h
 }
 
-// seen returns what was asked so far, and forgets it.
+// seen returns the requests since its last call.
 func (h *hooks) seen() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +89,7 @@ func (h *hooks) seen() []string {
 	return asked
 }
 
-// hook is a webhook at a path of the program, as configurations have them.
+// hook returns the configuration of a webhook at a path of the server.
 func (h *hooks) hook(name, path, more string) string {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.server.Certificate().Raw})
 	if !strings.Contains(more, `"rules"`) {
@@ -113,14 +113,13 @@ func configuration(kind, name string, hooks ...string) string {
 	)
 }
 
-// configure writes a configuration, which holds at once for what is written through the
-// same server afterwards.
+// configure creates a configuration, and waits until it is in effect on that server.
 func configure(t testing.TB, cfg *rest.Config, path, body string) {
 	t.Helper()
 	if code, text := ask(t, cfg, "POST", path, body); code != 201 {
 		t.Fatalf("configure: %d %s", code, text)
 	}
-	// A list is not older than the write: the cache has it.
+	// A list is consistent, so the cache has the configuration afterwards.
 	if code, text := ask(t, cfg, "GET", path, ""); code != 200 {
 		t.Fatalf("configure: %d %s", code, text)
 	}
@@ -145,8 +144,7 @@ func TestMutatingWebhooksChangeWhatIsWrittenS12(t *testing.T) {
 		"/watcher": func(*admissionv1.AdmissionRequest) string { return `"allowed":true,"warnings":["be careful"]` },
 	})
 	cfg := start(t, stores["memory"](t), nil)
-	// The first is asked again when the second has changed the object, and not because
-	// of what it did itself.
+	// The first webhook is called again after the second has changed the object, but not because of its own change.
 	configure(t, cfg, mutatingPath, configuration(
 		"MutatingWebhookConfiguration",
 		"m",
@@ -238,8 +236,8 @@ func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
 	}
 }
 
-// What is wrong with an answer is told in upstream's words, and is a failure that may be ignored; a patch that does not
-// fit the object is none.
+// An invalid response is reported in upstream's words, and is a failure that may be ignored. A patch whose result is
+// not a valid object cannot be ignored.
 func TestAnswersOfMutatingWebhooksThatAreWrongS12(t *testing.T) {
 	typed := func(kind, patch string) string { return strings.Replace(patchOf(patch), "JSONPatch", kind, 1) }
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
@@ -287,7 +285,7 @@ func TestAnswersOfMutatingWebhooksThatAreWrongS12(t *testing.T) {
 	}
 }
 
-// A webhook is told of a patch as of the creation or change that it comes to.
+// For a patch, a webhook gets the options of the resulting create or update.
 func TestOptionsOfAPatchAreThoseOfWhatItComesToS12(t *testing.T) {
 	var options []string
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
@@ -481,7 +479,7 @@ func TestAWebhookThatRefusesEverythingCanBeRemovedS12(t *testing.T) {
 	}
 }
 
-// What a webhook adds has its defaults when the next one sees it.
+// The next webhook sees what a webhook adds with its defaults.
 func TestWhatAWebhookAddsHasItsDefaults(t *testing.T) {
 	var seen string
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{

@@ -25,27 +25,26 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// channelProtocols are those that are spoken with clients here. A kubelet has the older
-// ones itself, without word of the end of standard input or of a command's exit code.
+// channelProtocols are the WebSocket protocols that this server implements itself. The kubelet implements the older
+// ones, which cannot signal the end of standard input or an exit code.
 var channelProtocols = []string{protocol.StreamProtocolV5Name, protocol.StreamProtocolV4Name}
 
-// channelIdle is how long nothing may come or go, upstream's.
+// channelIdle is how long a connection may be idle, the same as upstream.
 const channelIdle = 4 * time.Hour
 
-// speaksChannels says whether a client wants to exec or attach over a WebSocket in a
-// protocol that is spoken here.
+// speaksChannels reports whether a client wants to exec or attach over a WebSocket with one of channelProtocols.
 func speaksChannels(r *http.Request) bool {
 	return wsstream.IsWebSocketRequest(r) &&
 		slices.ContainsFunc(offered(r), func(p string) bool { return slices.Contains(channelProtocols, p) })
 }
 
-// offered lists the WebSocket protocols that a client would take.
+// offered returns the WebSocket protocols that a client offers.
 func offered(r *http.Request) []string {
 	return slices.Collect(header.Elements(r.Header, wsstream.WebSocketProtocolHeader))
 }
 
-// translate serves exec and attach over a WebSocket's channels to the client, and asks the
-// kubelet over SPDY's streams: kubelets and runtimes know no more.
+// translate serves exec and attach. It connects the channels of the client's WebSocket with SPDY streams of the
+// kubelet, because kubelets and runtimes support only SPDY.
 func (s *Server) translate(q *request, target *url.URL, transport http.RoundTripper) {
 	code, err := s.translated(q, target, transport)
 	if err != nil {
@@ -92,7 +91,7 @@ func (s *Server) translated(q *request, target *url.URL, transport http.RoundTri
 	defer cancel()
 	defer conn.Close()
 	resizing.Go(func() { sizes.read(streams[protocol.StreamResize]) })
-	// Clients take a first message, which may be empty, for the word that all is well.
+	// Clients take a first message, which may be empty, as the sign of success.
 	first := protocol.StreamErr
 	switch {
 	case out:
@@ -116,7 +115,8 @@ func (s *Server) translated(q *request, target *url.URL, transport http.RoundTri
 	if tty {
 		options.TerminalSizeQueue = sizes
 	}
-	// A stream that is being opened is waited for, whoever has gone.
+	// Opening a stream waits even if the kubelet has gone. So cancel it some time after the kubelet's connection has
+	// ended.
 	transport = attentive(transport, func() { time.AfterFunc(lastWords, cancel) })
 	code, status := outcome(overSPDY(ctx, target, transport, options))
 	data, err := json.Marshal(status)
@@ -135,7 +135,7 @@ func channelIf(wanted bool, kind wsstream.ChannelType) wsstream.ChannelType {
 	return wsstream.IgnoreChannel
 }
 
-// overSPDY joins streams with those of a kubelet until the command is over.
+// overSPDY connects the client's streams with those of a kubelet until the command ends.
 func overSPDY(
 	ctx context.Context,
 	target *url.URL,
@@ -167,7 +167,7 @@ func overSPDY(
 	return nil
 }
 
-// outcome is what a client is told in the end, and what is counted.
+// outcome returns the status for the client, and the code for the metrics.
 func outcome(err error) (int, metav1.Status) {
 	var status apierrors.APIStatus
 	var exit exec.CodeExitError
@@ -190,7 +190,7 @@ func outcome(err error) (int, metav1.Status) {
 	return http.StatusInternalServerError, apierrors.NewInternalError(err).Status()
 }
 
-// sizeQueue hands on how large a client's terminal is.
+// sizeQueue passes on the sizes of a client's terminal.
 type sizeQueue struct {
 	ctx   context.Context //nolint:containedctx // the queue's interface has no room for it
 	sizes chan remotecommand.TerminalSize
@@ -208,13 +208,13 @@ func (z *sizeQueue) Next() *remotecommand.TerminalSize {
 	return nil
 }
 
-// maxSize is how long the text of a size may be.
+// maxSize is the length, in bytes, of the longest encoded size.
 const maxSize = 4 << 10
 
-// read takes sizes from a client until it is gone or says something else.
+// read passes on sizes until the client leaves or sends something else.
 func (z *sizeQueue) read(from io.Reader) {
 	defer close(z.sizes)
-	// The decoder keeps what it has read of a value until that is whole.
+	// The decoder buffers an incomplete value without limit.
 	short := &io.LimitedReader{R: from}
 	for decoder := json.NewDecoder(short); ; {
 		var size remotecommand.TerminalSize
@@ -228,6 +228,6 @@ func (z *sizeQueue) read(from io.Reader) {
 			return
 		}
 	}
-	// What still comes has to be taken, or it would be in the way of the other channels.
+	// Keep reading, because unread data would block the other channels.
 	_, _ = io.Copy(io.Discard, from)
 }

@@ -27,30 +27,30 @@ type write struct {
 	q *request
 
 	operation   string // CREATE or UPDATE, as admission calls it
-	subresource string // whose rules hold; empty for the object itself
+	subresource string // the subresource whose rules apply; empty for the object itself
 	dryRun      bool
-	manager     string // of fields
-	repeats     bool   // whether it is made again and again: that it is not needed, the cache may say
-	applied     bool   // whether fields are owned already, by apply
+	manager     string // the field manager
+	repeats     bool   // whether the write is repeated often, so the cache may decide that it is not needed
+	applied     bool   // whether apply has set the field owners already
 	sentVersion string // resourceVersion in the body of a create request
 
-	live *cache.Entry   // what is stored; nil: nothing
-	seen *cache.Entry   // the same in the version that the client speaks
-	old  runtime.Object // that, decoded, not to be changed
-	obj  runtime.Object // what shall be stored, in the same version
+	live *cache.Entry   // the stored object; nil if there is none
+	seen *cache.Entry   // live, in the version of the request
+	old  runtime.Object // seen, decoded; must not be changed
+	obj  runtime.Object // the object to store, in the same version
 
-	deletion *metav1.DeleteOptions // what a DELETE asks for
+	deletion *metav1.DeleteOptions // the options of a DELETE
 
-	stored runtime.Object // obj in the version that is stored
-	data   []byte         // that, encoded
-	more   store.Txn      // what is claimed and released in the same transaction
+	stored runtime.Object // obj, in the stored version
+	data   []byte         // stored, encoded
+	more   store.Txn      // the claims that the same transaction takes and releases
 
-	charged func() // gives back the namespace's turn, which a quota has it take
+	charged func() // releases the namespace's quota lock
 	asked   api.Admission
 }
 
-// creation and change are the stages of writes, from top to bottom. The request has
-// been decoded before, and the store is written after.
+// creation and change are the stages of writes, in this order. The request has been decoded before, and the store is
+// written after them.
 var (
 	creation = []func(*write) error{
 		(*write).setDefaults,
@@ -78,11 +78,10 @@ var (
 	}
 )
 
-// part is the subresource of writes whose handler takes a part of what was sent into
-// the stored object itself.
+// part marks subresources whose handler copies a part of the sent object to the stored one.
 const part = "part"
 
-// newWrite reads the options that writes have.
+// newWrite parses the options of a write.
 func (s *Server) newWrite(q *request) (*write, error) {
 	w := &write{s: s, q: q, manager: q.query.Get("fieldManager")}
 	if err := q.writeOptions(); err != nil {
@@ -145,7 +144,7 @@ func (w *write) encode() error {
 	return err
 }
 
-// key is the object's key in the store.
+// key returns the object's key, relative to the prefix of its kind.
 func (w *write) key() string {
 	m, err := meta.Accessor(w.obj)
 	if w.obj == nil || err != nil {
@@ -167,7 +166,7 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 	w.sentVersion = m.GetResourceVersion()
 	generated := m.GetName() == "" && m.GetGenerateName() != ""
 	repeatable := generated || w.mayBeForestalled(obj)
-	// A generated name may be taken: a few more are tried.
+	// A generated name may exist already, so retry with new names.
 	for attempt := 0; ; attempt++ {
 		w.obj, w.more = obj, store.Txn{}
 		if repeatable {
@@ -179,8 +178,8 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 			return nil, err
 		case !taken:
 			return e, nil
-		case e != nil: // an address that somebody else got first
-			if attempt >= 16 || !repeatable { // there is a quota since a moment
+		case e != nil: // another write got a claimed address first
+			if attempt >= 16 || !repeatable { // a quota was created a moment ago
 				return nil, apierrors.NewServerTimeout(w.q.gr(), "create", 1)
 			}
 			continue
@@ -192,10 +191,10 @@ func (w *write) insert(ctx context.Context, obj runtime.Object) (*cache.Entry, e
 	}
 }
 
-// create makes one try to store a new object. taken says that there is one of its name, or, with an entry, that
-// somebody else got what it claims.
+// create tries once to store a new object. taken reports that an object of its name exists or, together with an entry,
+// that another write got what it claims.
 func (w *write) create(ctx context.Context) (e *cache.Entry, taken bool, err error) {
-	defer w.discharge() // even if a stage panics: the namespace's other writes wait for the turn
+	defer w.discharge() // even if a stage panics: other writes of the namespace wait for the lock
 	if err := w.through(creation); err != nil {
 		return nil, false, err
 	}
@@ -214,17 +213,16 @@ func (w *write) refuseVersion() error {
 	return nil
 }
 
-// mayBeForestalled says whether somebody else may take what a creation claims besides its key, so that it has to be
-// made again from what was sent.
+// mayBeForestalled reports whether another write may take what a creation claims besides its key. Such a creation is
+// repeated, from the object that was sent.
 func (w *write) mayBeForestalled(obj runtime.Object) bool {
 	_, addressed := obj.(*corev1.Service)
 	quotas := w.s.cache.Resource(schema.GroupResource{Resource: "resourcequotas"})
 	return addressed || quotas != nil && quotas.Len() > 0
 }
 
-// modify changes the object that the request names. next makes the new object of the
-// one that is stored, which it must not change. It is called again when somebody else
-// was faster. A missing object is an error unless next makes one of nil.
+// modify changes the object that the request names. next returns the new object for the stored one, which it must not
+// change. next is called again if another write was faster. A missing object is an error, unless next accepts nil.
 func (w *write) modify(
 	ctx context.Context,
 	next func(live runtime.Object) (runtime.Object, error),
@@ -233,7 +231,7 @@ func (w *write) modify(
 	key := w.q.key()
 	live, fresh := w.q.cache.Get(key), false
 	if w.dryRun {
-		live = nil // no store will refuse what was judged by an older state
+		live = nil // a dry run reads the store, because no guard detects that the cache is behind
 	}
 	if w.repeats && w.settled(ctx, live, next) {
 		return live, nil
@@ -252,11 +250,11 @@ func (w *write) modify(
 			if e.Revision != live0(live) || fresh || w.dryRun || w.repeats {
 				return e, nil
 			}
-			// Nothing to change: good if what the cache has is still what is stored.
+			// Nothing to change. That is right if the cached object is still the stored one.
 		case err != nil && (fresh || errors.As(err, new(*uncertain))):
 			return nil, err
 		}
-		// What was refused, or seemed needless, is judged again by what the store has.
+		// A refusal or a needless write is checked again against the store.
 		again, readErr := w.s.stored(ctx, w.q, key)
 		if readErr != nil {
 			return nil, readErr
@@ -269,7 +267,7 @@ func (w *write) modify(
 	return nil, ctx.Err()
 }
 
-// settled says whether next would leave a stored object as it is.
+// settled reports whether next would leave the stored object unchanged.
 func (w *write) settled(
 	ctx context.Context,
 	live *cache.Entry,
@@ -297,7 +295,7 @@ func live0(e *cache.Entry) int64 {
 	return e.Revision
 }
 
-// attempt makes one try, from one stored state. lost says that the store holds another.
+// attempt tries once, from one stored state. lost reports that the store holds another state.
 func (w *write) attempt(
 	ctx context.Context,
 	live *cache.Entry,
@@ -317,7 +315,7 @@ func (w *write) attempt(
 		return nil, false, err
 	}
 	if live != nil && w.obj == w.old {
-		// nothing is wanted; and what is stored is everybody's, so that no stage may write into it
+		// nothing changes; and w.old is shared, so no stage may write to it
 		return live, false, nil
 	}
 	if live == nil {

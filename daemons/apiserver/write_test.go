@@ -58,7 +58,7 @@ func TestAppliesOfTwoManagersConflictUnlessForced(t *testing.T) {
 		if err != nil || m.Data["x"] != "2" || m.Data["y"] != "1" {
 			t.Errorf("forced: %+v, %v", m.Data, err)
 		}
-		// What its manager no longer declares goes away.
+		// A field that its manager does not declare any more is removed.
 		m, err = maps.Apply(ctx, declare(nil), metav1.ApplyOptions{FieldManager: "one"})
 		if err != nil || len(m.Data) != 1 || m.Data["x"] != "2" {
 			t.Errorf("given up: %+v, %v", m.Data, err)
@@ -341,7 +341,7 @@ func service(name string) *corev1.Service {
 	}}
 }
 
-// free deletes a service and finds its address and port free again.
+// free deletes a service and checks that its address and port are free again.
 func free(t *testing.T, ctx context.Context, client kubernetes.Interface) {
 	t.Helper()
 	services := client.CoreV1().Services("default")
@@ -395,8 +395,8 @@ func TestEventsAreServedUnderBothGroups(t *testing.T) {
 	}
 }
 
-// What a manager sends again later is no change, also of a kind whose defaults it did not send; what looks like the
-// account's times is.
+// Applying the same declaration again later changes nothing, even if the kind has defaults that were not sent. But data
+// that looks like the times of managed fields is a change.
 func TestTheSameSentAgainLaterChangesNothing(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	ctx := bounded(t)
@@ -417,7 +417,7 @@ func TestTheSameSentAgainLaterChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The account tells seconds.
+	// Times in managed fields have a resolution of seconds.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now().Unix(); time.Now().Unix() <= began; {

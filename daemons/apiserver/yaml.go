@@ -9,8 +9,8 @@ import (
 	nodes "sigs.k8s.io/yaml/goyaml.v3"
 )
 
-// fromYAML makes JSON of YAML that a client sent. doubts are what a strict reader would refuse. What it stands for is
-// bounded as JSON is: a document says a long text once and means it as often as it likes.
+// fromYAML converts a client's YAML to JSON. doubts are what strict decoding would refuse. The size after expanding
+// aliases is limited as JSON bodies are, because a document can repeat a long text by aliases.
 func fromYAML(text []byte) (data []byte, doubts []error, err error) {
 	if anchor.Match(text) && alias.Match(text) {
 		size, err := meant(text)
@@ -30,13 +30,14 @@ func fromYAML(text []byte) (data []byte, doubts []error, err error) {
 	return data, doubts, nil
 }
 
-// What is no anchor and no alias looks like one as well, such as in a command. None of them looks otherwise.
+// anchor and alias match every anchor and alias. They also match other text, such as in a command.
 var (
 	anchor = regexp.MustCompile(`&[0-9A-Za-z_-]`)
 	alias  = regexp.MustCompile(`\*[0-9A-Za-z_-]`)
 )
 
-// meant is about how long a document is with each alias replaced by what it stands for, or a little more than maxBody.
+// meant returns about how long a document is with each alias replaced by its anchor's value, at most a little more than
+// maxBody.
 func meant(text []byte) (int, error) {
 	var document nodes.Node
 	if err := nodes.Unmarshal(text, &document); err != nil {
@@ -48,7 +49,7 @@ func meant(text []byte) (int, error) {
 		if s, ok := known[n]; ok {
 			return s
 		}
-		known[n] = 0 // what contains itself is refused by who reads it
+		known[n] = 0 // the decoder refuses a node that contains itself
 		s := len(n.Value) + 2
 		if n.Kind == nodes.AliasNode {
 			s = size(n.Alias)

@@ -9,7 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// S12: a short document that means a long one takes no more memory than the long one may have. Any account may send it.
+// A short YAML document that expands to a large one uses no more memory than a body may have. Any user may send such a
+// document.
+// Proves S12.
 func TestYAMLMeansNoMoreThanABodyMayHave(t *testing.T) {
 	long := strings.Repeat("a", 100_000)
 	laughs := `l0: &l0 "` + long + `"` + "\n"

@@ -13,30 +13,30 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// How leases are held, as by upstream's daemons.
+// Timing of leases, as in upstream's daemons.
 const (
-	leaseDuration = 15 * time.Second // a lease that has not changed for that long may be taken
-	renewDeadline = 10 * time.Second // a holder that cannot renew for that long gives up
+	leaseDuration = 15 * time.Second // a lease that has not changed for this time may be taken over
+	renewDeadline = 10 * time.Second // a holder that cannot renew its lease for this time gives it up
 	retryPeriod   = 2 * time.Second
-	retryJitter   = 1.2 // candidates wait up to this part of retryPeriod longer
+	retryJitter   = 1.2 // candidates wait up to this fraction of retryPeriod longer
 )
 
-// candidate holds a lease, or waits for it. Package leaderelection of client-go does the same, and imports all versions
+// candidate holds a lease or waits for it. client-go's package leaderelection does the same, but imports all versions
 // of all kinds.
 type candidate struct {
 	lock *leaseLock
 	log  *slog.Logger
 
-	held  leaseRecord // the lease as it was last seen or written
+	held  leaseRecord // the lease as last read or written
 	raw   []byte
-	since time.Time // when it was first seen so, by this process's clock: others' clocks do not matter
+	since time.Time // when that state was first read, by this process's clock; other clocks do not matter
 }
 
 func newCandidate(client kubernetes.Interface, name, identity string, log *slog.Logger) *candidate {
 	return &candidate{log: log, lock: &leaseLock{client: client, name: name, identity: identity}}
 }
 
-// acquire waits until the candidate holds the lease, and reports whether it does; it does not when ctx ends first.
+// acquire waits until the candidate holds the lease, and returns true. It returns false if ctx ends first.
 func (c *candidate) acquire(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		if c.try(ctx) {
@@ -47,7 +47,7 @@ func (c *candidate) acquire(ctx context.Context) bool {
 	return false
 }
 
-// renew keeps the lease until ctx ends, and reports whether it was kept.
+// renew renews the lease until ctx ends, and returns true. It returns false if the lease could not be renewed in time.
 func (c *candidate) renew(ctx context.Context) bool {
 	for pause(ctx, retryPeriod); ctx.Err() == nil; pause(ctx, retryPeriod) {
 		limited, cancel := context.WithTimeout(ctx, renewDeadline)
@@ -60,7 +60,7 @@ func (c *candidate) renew(ctx context.Context) bool {
 	return true
 }
 
-// retry tries until the candidate holds the lease, and reports whether it does; it does not when ctx ends first.
+// retry tries until the candidate holds the lease, and returns true. It returns false if ctx ends first.
 func (c *candidate) retry(ctx context.Context) bool {
 	for !c.try(ctx) {
 		if pause(ctx, retryPeriod); ctx.Err() != nil {
@@ -70,7 +70,7 @@ func (c *candidate) retry(ctx context.Context) bool {
 	return true
 }
 
-// release lets the lease go, so that another candidate need not wait until it has run out.
+// release releases the lease, so that another candidate need not wait until it expires.
 func (c *candidate) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline)
 	defer cancel()
@@ -86,7 +86,7 @@ func (c *candidate) release(ctx context.Context) {
 				leaseRecord{transitions: record.transitions, duration: time.Second, renewed: now, acquired: now},
 			)
 		}
-		if !apierrors.IsConflict(err) { // a renewal that was under way may have come between
+		if !apierrors.IsConflict(err) { // after a conflict, try again: an earlier renewal may have arrived late
 			if err != nil {
 				c.log.Info("cannot let a lease go: it runs out", "lease", c.lock.name, "err", err)
 			}
@@ -95,10 +95,10 @@ func (c *candidate) release(ctx context.Context) {
 	}
 }
 
-// try takes or renews the lease, and reports whether the candidate holds it now.
+// try takes or renews the lease, and reports whether the candidate holds it.
 func (c *candidate) try(ctx context.Context) bool {
 	if c.holds() && time.Since(c.since) < leaseDuration {
-		// No other candidate may have written to it: it need not be read first.
+		// No other candidate may have written to it, so it need not be read first.
 		next, _ := claim(c.held, c.lock.identity, c.since, time.Now())
 		if c.write(ctx, next, c.lock.update) {
 			return true
@@ -121,7 +121,8 @@ func (c *candidate) try(ctx context.Context) bool {
 	return free && c.write(ctx, next, c.lock.update)
 }
 
-// claim returns what a candidate writes into a lease that is held since some time, and reports whether it may.
+// claim returns the record that a candidate writes to a lease whose state is unchanged since since. It reports whether
+// the candidate may take the lease.
 func claim(held leaseRecord, me string, since, now time.Time) (leaseRecord, bool) {
 	next := leaseRecord{
 		holder: me, duration: leaseDuration, acquired: metav1.NewTime(now), renewed: metav1.NewTime(now),
@@ -135,12 +136,12 @@ func claim(held leaseRecord, me string, since, now time.Time) (leaseRecord, bool
 	return next, held.holder == "" || !ends.After(now)
 }
 
-// write writes a record to the lease, and reports whether it is written.
+// write writes a record to the lease, and reports whether that succeeded.
 func (c *candidate) write(
 	ctx context.Context, record leaseRecord, by func(context.Context, leaseRecord) error,
 ) bool {
 	if err := by(ctx, record); err != nil {
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another was faster
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // another candidate was faster
 			c.log.Info("cannot write a lease", "lease", c.lock.name, "err", err)
 		}
 		return false

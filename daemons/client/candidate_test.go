@@ -18,7 +18,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// longestWait is what a candidate waits between two looks at a lease.
+// longestWait is the maximum time between two attempts of a candidate.
 const longestWait = time.Duration(float64(retryPeriod) * (1 + retryJitter))
 
 func TestALeaseIsClaimedWhenItIsFree(t *testing.T) {
@@ -56,7 +56,7 @@ func TestALeaseIsClaimedWhenItIsFree(t *testing.T) {
 	}
 }
 
-// lease is one that another holds.
+// lease returns a lease that another candidate holds.
 func lease(holder string) *coordinationv1.Lease {
 	record := leaseRecord{holder: holder, duration: leaseDuration, renewed: metav1.Now()}
 	return &coordinationv1.Lease{
@@ -68,7 +68,7 @@ func TestALeaseIsTakenWhenItsHolderDoesNotRenewIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, began := fake.NewClientset(lease("other")), time.Now()
 		leases := client.CoordinationV1().Leases(metav1.NamespaceSystem)
-		time.Sleep(time.Hour) // how old it is does not matter: its holder's clock may be wrong
+		time.Sleep(time.Hour) // the age of the lease does not matter: the holder's clock may be wrong
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		led := make(chan time.Duration, 1)
@@ -80,7 +80,8 @@ func TestALeaseIsTakenWhenItsHolderDoesNotRenewIt(t *testing.T) {
 			})
 		}()
 		time.Sleep(leaseDuration - time.Second)
-		if _, err := leases.Update(ctx, lease("other"), metav1.UpdateOptions{}); err != nil { // which renews it once
+		// the holder renews it once
+		if _, err := leases.Update(ctx, lease("other"), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		renewed := time.Since(began)
@@ -150,7 +151,7 @@ func TestALeaseIsRenewedAsLongAsTheActiveOneRuns(t *testing.T) {
 		go func() { time.Sleep(time.Minute); stop() }()
 		err := Lead(ctx, client, "x", slog.New(slog.DiscardHandler), func(ctx context.Context) error {
 			<-ctx.Done()
-			time.Sleep(time.Minute) // it finishes what it has begun
+			time.Sleep(time.Minute) // active finishes what it has started
 			l, err := client.CoordinationV1().
 				Leases(metav1.NamespaceSystem).
 				Get(context.WithoutCancel(ctx), "x", metav1.GetOptions{})

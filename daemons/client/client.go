@@ -1,6 +1,5 @@
-// Package client is how a daemon reaches the API: credentials from a kubeconfig,
-// a dialer that finds a living API server among several, shared watch caches and
-// leader election (client-go inside). What is asked for is the daemon's own business.
+// Package client connects a daemon to the API. It provides credentials from a kubeconfig, a dialer that finds a live
+// API server among several, shared watch caches and leader election.
 package client
 
 import (
@@ -18,26 +17,24 @@ import (
 	"clusterctl/daemons/client/h2"
 )
 
-// Options says where the API is and who asks.
+// Options defines how to reach the API, and as which user.
 type Options struct {
 	Kubeconfig string   // path; required
-	APIServers []string // host:port of every API server, tried in turn; the kubeconfig's server when empty
+	APIServers []string // host:port of every API server; if empty, the kubeconfig's server is used
 	UserAgent  string   // the daemon's name
-	JSON       bool     // speak JSON instead of protobuf
-	// leave the kubeconfig's credentials out, for who brings tokens: a certificate on the connection would count
-	// instead
+	JSON       bool     // use JSON instead of protobuf
+	// Anonymous omits the kubeconfig's credentials, for callers that send tokens: a client certificate would take
+	// precedence over them.
 	Anonymous bool
 
-	Metrics prometheus.Registerer // where requests are counted; nil means nowhere
+	Metrics prometheus.Registerer // registry for metrics of requests; nil means none
 }
 
-// serverName is a name that every API server's certificate carries, so that a
-// connection is good whichever of them it reaches.
+// serverName is a name in every API server's certificate, so that a connection to any of them is valid.
 const serverName = "kubernetes"
 
-// Config returns a REST configuration without client-side rate limits. With
-// APIServers, every new connection goes to the server that last answered and, when
-// it does not, to the next one; a connection whose server has fallen silent is given up.
+// Config returns a REST configuration without client-side rate limits. With APIServers, each new connection goes to the
+// server that answered last, or else to the next one. A connection whose server stops responding is closed.
 func Config(o Options) (*rest.Config, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", o.Kubeconfig)
 	if err != nil {
@@ -46,13 +43,13 @@ func Config(o Options) (*rest.Config, error) {
 	if o.Anonymous {
 		cfg = rest.AnonymousClientConfig(cfg)
 	}
-	if cfg.Proxy == nil { // the environment's proxy cannot reach the cluster's machines
+	if cfg.Proxy == nil { // a proxy from the environment cannot reach the cluster's machines
 		cfg.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	cfg.QPS = -1
 	cfg.UserAgent = o.UserAgent
-	cfg.WarningHandler = rest.NoWarnings{} // what is doubtful about objects was told to those who wrote them
-	cfg.Timeout = 0                        // watches are long; callers bound each request by its context
+	cfg.WarningHandler = rest.NoWarnings{} // warnings are for the users who write objects
+	cfg.Timeout = 0                        // watches take long; callers bound each request by its context
 	if !o.JSON {
 		cfg.ContentType = runtime.ContentTypeProtobuf
 		cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
@@ -72,18 +69,18 @@ func Config(o Options) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// A server that hangs or is off the network says nothing, and a request or a watch would
-// wait for it for ever: a connection on which nothing comes is asked whether the other end is there, and given up
-// when it is not. Then the request fails, or the watch goes on at its place, at another server.
+// A server that hangs or is unreachable sends nothing, and a request or watch would wait for ever. So after silence the
+// client sends a ping, and closes the connection if no answer arrives. The request then fails, or the watch continues
+// at another server.
 const (
-	silence = time.Second // after which the other end is asked
-	grace   = time.Second // that it has to say so
+	silence = time.Second // time without data before a ping is sent
+	grace   = time.Second // time for the answer to a ping
 )
 
-// idle is how long a connection is kept on which nothing is asked.
+// idle is how long an unused connection is retained.
 const idle = 90 * time.Second
 
-// spread makes cfg reach whichever of the servers answers, each of which has a certificate for a name.
+// spread makes cfg connect to any of the servers. Each has a certificate for name.
 func spread(cfg *rest.Config, servers []string, name string) error {
 	cfg.ServerName = name
 	verify, err := rest.TLSConfigFor(cfg)
@@ -93,7 +90,7 @@ func spread(cfg *rest.Config, servers []string, name string) error {
 	verify.NextProtos = []string{"h2"}
 	verify.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	cfg.Host = "https://" + name + ":6443"
-	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
+	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport contains it
 	cfg.Transport = &h2.Transport{Dial: newDialer(servers, verify).dial, Silence: silence, Grace: grace, Idle: idle}
 	return nil
 }

@@ -23,8 +23,8 @@ import (
 	"clusterctl/daemons/client/h2"
 )
 
-// server is an API server whose process can be made to hang as SIGSTOP does: connections
-// are still accepted, by the kernel, and nothing is said on them.
+// server is an API server whose process can hang, as with SIGSTOP: the kernel still accepts connections, and nothing is
+// sent on them.
 type server struct {
 	*httptest.Server
 	gate *gate
@@ -58,7 +58,7 @@ func (g *gate) Accept() (net.Conn, error) {
 	return s, nil
 }
 
-// hang stops all that is said, now and later.
+// hang stops all output on present and future connections.
 func (g *gate) hang() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +73,7 @@ func (c *stoppable) stop() { c.once.Do(func() { close(c.stopped) }) }
 func (c *stoppable) Write(b []byte) (int, error) {
 	select {
 	case <-c.stopped:
-		return len(b), nil // into the void
+		return len(b), nil // discarded
 	default:
 		return c.Conn.Write(b)
 	}
@@ -97,7 +97,7 @@ func serve(t *testing.T, name string) *server {
 	return s
 }
 
-// config is that of a daemon that has all of the servers. The certificate of httptest is for example.com.
+// config returns the configuration of a daemon with all of the servers. The certificate of httptest is for example.com.
 func config(t *testing.T, servers ...*server) *rest.Config {
 	t.Helper()
 	var list []string
@@ -139,7 +139,8 @@ func who(t *testing.T, cfg *rest.Config) string {
 	return string(text)
 }
 
-// S14: a daemon finds a living API server long before it gives up one that hangs, whether the others are dead or hang.
+// A daemon finds a live API server long before it gives up a server that hangs, whether the others are dead or hang.
+// Proves S14.
 func TestADaemonFindsALivingServer(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
@@ -161,7 +162,8 @@ func TestADaemonFindsALivingServer(t *testing.T) {
 	}
 }
 
-// S14: a watch at a server that falls silent is given up soon, and the next request goes to another.
+// A watch at a server that stops responding is closed soon, and the next request goes to another server.
+// Proves S14.
 func TestAConnectionToAServerThatHangsIsGivenUp(t *testing.T) {
 	first, second := serve(t, "first"), serve(t, "second")
 	cfg := config(t, first, second)
@@ -200,7 +202,8 @@ func TestAWatchOnWhichNothingHappensIsKept(t *testing.T) {
 	}
 }
 
-// S14: a client-go watch goes on at its place after a refused connection, and lists again after other errors.
+// A client-go watch continues after a refused connection, and lists all objects again after other errors.
+// Proves S14.
 func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 	for _, broken := range []string{"dead", "hanging"} {
 		t.Run(broken, func(t *testing.T) {
@@ -220,8 +223,8 @@ func TestNoServerIsARefusedConnectionThatNamesThem(t *testing.T) {
 	}
 }
 
-// S14: daemons that wait while no server is there find it as soon as it is, whatever each of their requests has waited
-// for.
+// Daemons that wait while no server is available connect as soon as one is, however long each request has waited.
+// Proves S14.
 func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 	gone := serve(t, "gone")
 	cfg := config(t, gone)
@@ -270,14 +273,14 @@ func TestRequestsWaitForAServerToComeBack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// One after the other, each would have its own wait.
+	// One after another, each request would wait on its own.
 	if took := time.Since(began); took > time.Duration(cap(answers)-1)*retryEvery {
 		t.Errorf("it took %s", took)
 	}
 	l.Close()
 }
 
-// A server with a certificate of another authority is not one of the cluster's.
+// A server whose certificate is from another authority does not belong to the cluster.
 func TestAStrangerIsNotTaken(t *testing.T) {
 	s := serve(t, "stranger")
 	d := newDialer(

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Metadata returns a client of objects' metadata whose deletions, of which a collector of garbage makes thousands, cost
-// no more than their request: client-go's converts each one's options, and reads an answer of which nothing is wanted.
+// Metadata returns a client for objects' metadata with cheap deletions, of which the garbage collector makes thousands.
+// client-go's client converts the options of each deletion, and decodes an answer that is not needed.
 func Metadata(cfg *rest.Config, over *http.Client) (metadata.Interface, error) {
 	whole, err := metadata.NewForConfigAndClient(cfg, over)
 	if err != nil {
@@ -37,7 +37,7 @@ type deleting struct {
 	base *url.URL
 }
 
-// Resource returns what is done to objects of a kind.
+// Resource returns the client for a resource.
 func (d deleting) Resource(of schema.GroupVersionResource) metadata.Getter {
 	return deletesAnywhere{d.Interface.Resource(of), d, of}
 }
@@ -76,11 +76,11 @@ func (w deletesWithin) Delete(
 	return w.from.d.delete(ctx, w.ResourceInterface, w.from.of, w.namespace, name, options, subresources)
 }
 
-// mostRefusal is how much is read of an answer that refuses.
+// mostRefusal is the maximum number of bytes that are read of an error answer.
 const mostRefusal = 1 << 20
 
-// delete sends one request. What is not answered by a deletion, or by what every deletion must expect, is client-go's
-// to ask again and to explain.
+// delete sends one request. If the answer is neither a success nor one of the usual errors, it repeats the request with
+// client-go's client, which handles and explains such answers.
 func (d deleting) delete(
 	ctx context.Context,
 	whole metadata.ResourceInterface,
@@ -126,7 +126,7 @@ func (d deleting) delete(
 			io.Discard,
 			answer.Body,
 			mostRefusal,
-		) // of what was deleted nothing is wanted, but that its stream ends well
+		) // the content is not needed, but the stream must end
 		return nil
 	case http.StatusNotFound, http.StatusConflict:
 		refusal := &apierrors.StatusError{}

@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestADeletionIsAskedForAndAnsweredAsByClientGo has both ask the same server.
+// TestADeletionIsAskedForAndAnsweredAsByClientGo compares the requests and results of both clients with the same
+// server.
 func TestADeletionIsAskedForAndAnsweredAsByClientGo(t *testing.T) {
 	const refusal = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"no %[1]d","reason":%[2]q,"code":%[1]d}`
 	uid, policy := types.UID("u"), metav1.DeletePropagationForeground
@@ -26,7 +27,7 @@ func TestADeletionIsAskedForAndAnsweredAsByClientGo(t *testing.T) {
 		code    int
 		text    string
 		headers map[string]string
-		first   bool // of two answers; the second is a success
+		first   bool // the answer is the first of two; the second is a success
 	}{
 		"deleted":             {code: 200, text: `{"kind":"Status","status":"Success"}`},
 		"will be":             {code: 202, text: `{"kind":"Pod"}`},

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// dialer connects to the first of several servers that completes a handshake, starting at
-// the one that last did. That a server accepts a connection says little: the kernel
-// accepts for a process that hangs.
+// dialer connects to the first of several servers that completes a TLS handshake. It starts with the last one that did.
+// An accepted connection alone proves nothing, because the kernel accepts connections for a process that hangs.
 type dialer struct {
 	servers []string
 	tls     *tls.Config
@@ -26,14 +25,14 @@ func newDialer(servers []string, verify *tls.Config) *dialer {
 	return &dialer{servers: servers, tls: verify, patience: patience}
 }
 
-// A server that is gone should cost little, a slow one should not be given up: the next is tried after head start, and
-// whichever answers first is taken. When none answers, a dial goes on trying: a watcher that is refused waits longer
-// each time before it comes back, up to a minute, and would find a server that is there again that much later. Its
-// waits begin anew after two minutes without a refusal, which is less than the patience.
+// Timing of dials. A dead server should cost little time, and a slow one should not be given up. So after headStart the
+// next server is tried in parallel, and the first that answers is used. If none answers, a dial continues for patience.
+// A watcher whose dial fails waits longer each time, up to a minute, and would notice a recovered server that much
+// later. Its back-off resets after two minutes without a failure, which is less than patience.
 const (
 	headStart    = 300 * time.Millisecond
 	retryEvery   = time.Second
-	dialTimeout  = 10 * time.Second // of one attempt
+	dialTimeout  = 10 * time.Second // limit of one attempt
 	patience     = 150 * time.Second
 	tcpKeepAlive = 15 * time.Second
 )
@@ -50,7 +49,7 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 	start, launched, ended := int(d.last.Load()), 0, 0
 	defer func() {
 		cancel()
-		// Losers that connect after all are closed.
+		// Close connections of attempts that succeed too late.
 		go func(pending int) {
 			for range pending {
 				if late := <-attempts; late.conn != nil {
@@ -88,7 +87,7 @@ func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
 				strangers++
 			}
 			switch {
-			case strangers >= len(d.servers): // they are there, and stay who they are
+			case strangers >= len(d.servers): // all servers are reachable and reject us, which will not change
 				return nil, d.failed(firstErr)
 			case launched < len(d.servers):
 				launch()
@@ -110,15 +109,15 @@ func (d *dialer) failed(err error) error {
 	return &net.OpError{Op: "dial", Net: "tcp", Err: &unreachable{d.servers, err}}
 }
 
-// strange says that a server is there, and that it is not one of ours or does not take us.
+// strange reports whether a server is reachable but its certificate is invalid, or it rejects ours.
 func strange(err error) bool {
 	var verify *tls.CertificateVerificationError
 	var alert tls.AlertError
 	return errors.As(err, &verify) || errors.As(err, &alert)
 }
 
-// unreachable is that none of the servers answers. To its callers it is a refused connection, whatever
-// it was: a client that watches then waits and goes on at its place, where after others it would list all again.
+// unreachable means that none of the servers answers. To callers it looks like a refused connection, whatever the
+// cause. After that error a client's watch waits and continues, while after others it would list all objects again.
 type unreachable struct {
 	servers []string
 	err     error
@@ -129,7 +128,7 @@ func (u *unreachable) Error() string {
 }
 func (u *unreachable) Unwrap() []error { return []error{syscall.ECONNREFUSED, u.err} }
 
-// shake connects to one server and verifies it.
+// shake connects to a server and completes the TLS handshake.
 func (d *dialer) shake(ctx context.Context, server string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

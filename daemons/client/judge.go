@@ -16,8 +16,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Judge asks the API server whose a token is and who may read a daemon's own pages. Its zero value is not used;
-// NewJudge makes one.
+// Judge asks the API server which user a token belongs to, and who may read a daemon's own pages. Use NewJudge to
+// create one.
 type Judge struct {
 	client kubernetes.Interface
 	now    func() time.Time
@@ -26,27 +26,27 @@ type Judge struct {
 	said map[[sha256.Size]byte]verdict
 }
 
-// verdict is what the API server has said.
+// verdict is an answer of the API server.
 type verdict struct {
 	user  api.User
 	yes   bool
 	until time.Time
 }
 
-// Answers are kept for as long as upstream's daemons keep them, and so many of them: strangers send tokens of their
-// own.
+// Limits for cached answers: their age, as in upstream's daemons, and their number, because unknown clients can send
+// any token. judgeTime is the limit of one request.
 const (
 	keepVerdicts = 10 * time.Second
 	mostVerdicts = 1024
 	judgeTime    = 10 * time.Second
 )
 
-// NewJudge returns a Judge that asks through a client.
+// NewJudge returns a Judge that uses client.
 func NewJudge(client kubernetes.Interface) *Judge {
 	return &Judge{client: client, now: time.Now, said: map[[sha256.Size]byte]verdict{}}
 }
 
-// Token returns whose token it is; false if it is nobody's.
+// Token returns the user of a token. It returns false if the token is not valid.
 func (j *Judge) Token(ctx context.Context, token string) (api.User, bool, error) {
 	v, err := j.ask("token\x00"+token, func() (v verdict, err error) {
 		ctx, cancel := context.WithTimeout(ctx, judgeTime)
@@ -73,7 +73,7 @@ func (j *Judge) Token(ctx context.Context, token string) (api.User, bool, error)
 	return v.user, v.yes, err
 }
 
-// May says whether a user may get a path.
+// May reports whether a user may get a path.
 func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, error) {
 	return j.may(
 		ctx,
@@ -85,7 +85,7 @@ func (j *Judge) May(ctx context.Context, user api.User, path string) (bool, erro
 	)
 }
 
-// MayUse says whether a user may do something with resources.
+// MayUse reports whether a user may perform an action on resources.
 func (j *Judge) MayUse(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error) {
 	about := fmt.Sprintf(
 		"%q %q %q %q %q %q",
@@ -130,7 +130,7 @@ func (j *Judge) may(
 	return v.yes, err
 }
 
-// ask returns what was said of something lately, or what answer says now. Errors are not kept.
+// ask returns a cached answer, or calls answer. Errors are not cached.
 func (j *Judge) ask(about string, answer func() (verdict, error)) (verdict, error) {
 	key := sha256.Sum256([]byte(about))
 	j.mu.Lock()

@@ -15,8 +15,9 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// S33: who may read a daemon's metrics is asked of the API server, whose answers are kept for a moment and whose
-// silence is not.
+// The API server decides who may read a daemon's metrics. Its answers are cached for a short time, and errors are not
+// cached.
+// Proves S33.
 func TestAJudgeAsksTheAPIServerAndKeepsItsAnswersForAMoment(t *testing.T) {
 	now, asked, away := time.Unix(0, 0), 0, false
 	server := fake.NewClientset()

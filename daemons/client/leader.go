@@ -11,10 +11,9 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Lead runs active while this process holds the lease kube-system/name. It returns
-// when ctx ends, when active does, or when the lease is lost; a lost lease is an error,
-// so that the process ends and starts afresh. The lease is let go only after active has
-// returned: never are two active.
+// Lead runs active while this process holds the lease kube-system/name. It returns when ctx ends, when active returns,
+// or when the lease is lost. A lost lease is an error, so that the process ends and is started again. The lease is
+// released only after active has returned, so that never two processes are active.
 func Lead(
 	ctx context.Context,
 	client kubernetes.Interface,
@@ -28,7 +27,7 @@ func Lead(
 	}
 	c := newCandidate(client, name, host+"_"+string(uuid.NewUUID()), log)
 	if !c.acquire(ctx) {
-		return nil // a standby that is told to stop has nothing to finish first
+		return nil // a standby that is stopped has nothing to finish
 	}
 	log.Info("leading", "lease", name)
 	leading, end := context.WithCancel(ctx)

@@ -13,7 +13,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// S14
+// Proves S14.
 func TestTheLeaseIsLetGoOnlyAfterTheActiveOneHasStopped(t *testing.T) {
 	client, log := fake.NewClientset(), slog.New(slog.DiscardHandler)
 	var active atomic.Int32
@@ -59,7 +59,8 @@ func TestTheLeaseIsLetGoOnlyAfterTheActiveOneHasStopped(t *testing.T) {
 	}
 }
 
-func TestAStandbyStopsAtOnce(t *testing.T) { // S14
+// Proves S14.
+func TestAStandbyStopsAtOnce(t *testing.T) {
 	client, log := fake.NewClientset(), slog.New(slog.DiscardHandler)
 	started := make(chan struct{})
 	leader, stopLeader := context.WithCancel(t.Context())

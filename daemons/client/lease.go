@@ -13,9 +13,9 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// leaseRecord is what a Lease says of its holder.
+// leaseRecord is the content of a Lease.
 type leaseRecord struct {
-	holder      string // empty when no candidate holds it
+	holder      string // empty if no candidate holds the lease
 	duration    time.Duration
 	acquired    metav1.Time
 	renewed     metav1.Time
@@ -28,7 +28,7 @@ type leaseLock struct {
 	name     string
 	identity string
 
-	lease *coordinationv1.Lease // as it was last read or written; nil at first
+	lease *coordinationv1.Lease // as last read or written; nil at first
 }
 
 // get reads the lease. raw identifies the record: it differs from one record to the next.

@@ -14,14 +14,13 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// requests are the metrics of what a daemon asks the API server, by upstream's names.
+// requests holds the metrics of requests to the API server, under upstream's names.
 type requests struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
 
-// countRequests returns the metrics in a registry, made there if nobody has made them: all clients of a daemon count in
-// the same.
+// countRequests returns the metrics of a registry and registers them if necessary: all clients of a daemon share them.
 func countRequests(registry prometheus.Registerer) (requests, error) {
 	r := requests{
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -41,7 +40,7 @@ func countRequests(registry prometheus.Registerer) (requests, error) {
 	return r, err
 }
 
-// registered returns the collector that is in the registry: this one, or the one that was there before it.
+// registered registers a collector. It returns that collector, or an equal one that was registered before.
 func registered[C prometheus.Collector](registry prometheus.Registerer, c C) (C, error) {
 	err := registry.Register(c)
 	var before prometheus.AlreadyRegisteredError
@@ -104,11 +103,11 @@ const (
 	otherHosts = "other"
 )
 
-// observed counts what goes through a transport.
+// observed counts the requests of a transport.
 type observed struct {
 	requests
 	to   http.RoundTripper
-	host func(string) string // the label of a host; nil: the host
+	host func(string) string // returns the label of a host; nil means the host itself
 }
 
 func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -126,5 +125,5 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// WrappedRoundTripper returns what is below, for what looks through transports.
+// WrappedRoundTripper returns the underlying transport, for callers that unwrap transports.
 func (o observed) WrappedRoundTripper() http.RoundTripper { return o.to }

@@ -79,7 +79,7 @@ func TestWhoLeadsIsASeries(t *testing.T) {
 		t.Error(err)
 	}
 	leads("0")
-	if _, err := CountLeading(registry, "y", active); err != nil { // a daemon may stand for several leases
+	if _, err := CountLeading(registry, "y", active); err != nil { // a daemon may be a candidate for several leases
 		t.Error(err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WithoutManagers is a transformation for informers, which keeps of an object all but who manages its fields. The
-// object that it gets stays as it is: a client that is no server's may show it to others as well.
+// WithoutManagers is a transform function for informers. It returns the object without managed fields. It does not
+// change its argument, because a client without a server, such as a fake one, may share that object with others.
 func WithoutManagers(obj any) (any, error) {
 	m, ok := obj.(metav1.Object)
 	if !ok || len(m.GetManagedFields()) == 0 {

@@ -13,18 +13,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Problem is what is wrong with a configuration, in the words of its daemon.
+// Problem is an error in a configuration, in the words of its daemon.
 type Problem struct {
-	Name string // of the setting; what the daemon is told by where users cannot set it
+	Name string // of the setting; or the daemon's own name for it, if users cannot set it
 	Text string
-	With string // another setting, when each value alone would do
+	With string // the other setting, if each value alone would be valid
 }
 
-// checked is a configuration of which more can be wrong than a value out of its range.
+// checked is a configuration with checks beyond the range of single values.
 type checked interface{ problems() []Problem }
 
-// Problems finds what is wrong with the configuration that cfg points to. clusterctl asks when it reads a
-// configuration, and the daemon when it starts: what the one accepts, the other carries out.
+// Problems returns the errors in the configuration that cfg points to. clusterctl calls it when it reads a
+// configuration, and the daemon when it starts, so that both accept the same configurations.
 func Problems(cfg any) (list []Problem) {
 	value := reflect.ValueOf(cfg).Elem()
 	for i := range value.NumField() {
@@ -50,7 +50,7 @@ func Problems(cfg any) (list []Problem) {
 	return list
 }
 
-// Check is Problems as one error, for the daemon's own start.
+// Check returns all Problems as one error, for the daemon's start.
 func Check(cfg any) error {
 	var errs []error
 	settings := Settings(cfg)
@@ -64,7 +64,7 @@ func Check(cfg any) error {
 	return errors.Join(errs...)
 }
 
-// within says how a value is out of its range.
+// within returns an error if a value is out of its range.
 func within(bounds string, value any) error {
 	special, limits, ok := strings.Cut(bounds, "|")
 	if !ok {

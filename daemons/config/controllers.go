@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Controllers are the names by which --controllers knows the controllers, in the order in which they start. clusterctl
-// reads them where a configuration says which of them run.
+// Controllers lists the names of the controllers for --controllers, in the order in which they start. clusterctl uses
+// the list to check which controllers a configuration selects.
 var Controllers = []string{
 	"serviceaccount", "serviceaccount-token", "namespace", "nodecidr", "node", "cloud-node", "taint-eviction",
 	"deployment", "replicaset",
@@ -22,7 +22,7 @@ var Controllers = []string{
 	"legacy-serviceaccount-token-cleaner", "storage-version-migrator",
 }
 
-// ChosenControllers reads --controllers: * stands for all, -name takes one away.
+// ChosenControllers evaluates --controllers: * means all, and -name excludes one.
 func ChosenControllers(patterns []string) ([]string, error) {
 	var out []string
 	for _, p := range patterns {

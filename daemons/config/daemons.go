@@ -8,92 +8,92 @@ import (
 
 // Etcd configures one member of the store. Its main is cmd/etcd.
 type Etcd struct {
-	Name                     string   `flag:"name"                        help:"name of this member"`
-	DataDir                  string   `flag:"data-dir"                    help:"directory of the data"`
-	ListenClientURLs         []string `flag:"listen-client-urls"          help:"URLs to serve clients on"`
-	AdvertiseClientURLs      []string `flag:"advertise-client-urls"       help:"URLs at which clients reach this member"`
-	ListenPeerURLs           []string `flag:"listen-peer-urls"            help:"URLs to serve the other members on"`
+	Name                     string   `flag:"name" help:"name of this member"`
+	DataDir                  string   `flag:"data-dir" help:"directory of the data"`
+	ListenClientURLs         []string `flag:"listen-client-urls" help:"URLs to serve clients on"`
+	AdvertiseClientURLs      []string `flag:"advertise-client-urls" help:"URLs at which clients reach this member"`
+	ListenPeerURLs           []string `flag:"listen-peer-urls" help:"URLs to serve the other members on"`
 	InitialAdvertisePeerURLs []string `flag:"initial-advertise-peer-urls" help:"URLs at which the other members reach this one"`
-	InitialCluster           string   `flag:"initial-cluster"             help:"first members, as name=url,…"`
-	InitialClusterState      string   `flag:"initial-cluster-state"       help:"new, or existing to join as the member that was added for this name"`
-	InitialClusterFile       string   `flag:"initial-cluster-file"        help:"file with the members that one which joins begins beside, as name=url,…; where it is there, it counts in place of initial-cluster"`
-	InitialClusterToken      string   `flag:"initial-cluster-token"       help:"name that keeps clusters apart"`
-	CertFile                 string   `flag:"cert-file"                   help:"server certificate"`
-	KeyFile                  string   `flag:"key-file"                    help:"server key"`
-	TrustedCAFile            string   `flag:"trusted-ca-file"             help:"CA of clients"`
-	ClientCertAuth           bool     `flag:"client-cert-auth"            help:"demand a certificate of clients"`
-	ClientCertAllowedCNs     []string `flag:"client-cert-allowed-cn"      help:"common names of the clients that are let in; everybody with a certificate of the CA when empty"`
-	PeerCertFile             string   `flag:"peer-cert-file"              help:"certificate towards other members"`
-	PeerKeyFile              string   `flag:"peer-key-file"               help:"key towards other members"`
-	ClientCRLFile            string   `flag:"client-crl-file"             help:"revocation list of clients, DER; looked at on every connection"`
-	PeerCRLFile              string   `flag:"peer-crl-file"               help:"revocation list of other members, DER"`
-	PeerTrustedCAFile        string   `flag:"peer-trusted-ca-file"        help:"CA of other members"`
-	PeerClientCertAuth       bool     `flag:"peer-client-cert-auth"       help:"demand a certificate of other members"`
-	PeerCertAllowedHostnames []string `flag:"peer-cert-allowed-hostname"  help:"names that another member's certificate must have, one of them; any when empty"`
-	ListenMetricsURLs        []string `flag:"listen-metrics-urls"         help:"URLs to serve /metrics and /health on"`
-	QuotaBackendBytes        int      `flag:"quota-backend-bytes"         help:"size at which the store refuses writes, bytes; 0 means 8 GiB"`
-	HeartbeatInterval        int      `flag:"heartbeat-interval"          help:"how often the leader says that it is alive, milliseconds; 0 means 100"`
-	ElectionTimeout          int      `flag:"election-timeout"            help:"silence of the leader after which a member stands for election, milliseconds; 0 means 1000"`
-	UnsafeNoFsync            bool     `flag:"unsafe-no-fsync"             help:"do not wait for the disk (development only)"`
+	InitialCluster           string   `flag:"initial-cluster" help:"first members, as name=url,…"`
+	InitialClusterState      string   `flag:"initial-cluster-state" help:"new, or existing to join as the member that was added for this name"`
+	InitialClusterFile       string   `flag:"initial-cluster-file" help:"file with the members that one which joins begins beside, as name=url,…; where it is there, it counts in place of initial-cluster"`
+	InitialClusterToken      string   `flag:"initial-cluster-token" help:"name that keeps clusters apart"`
+	CertFile                 string   `flag:"cert-file" help:"server certificate"`
+	KeyFile                  string   `flag:"key-file" help:"server key"`
+	TrustedCAFile            string   `flag:"trusted-ca-file" help:"CA of clients"`
+	ClientCertAuth           bool     `flag:"client-cert-auth" help:"demand a certificate of clients"`
+	ClientCertAllowedCNs     []string `flag:"client-cert-allowed-cn" help:"common names of the clients that are let in; everybody with a certificate of the CA when empty"`
+	PeerCertFile             string   `flag:"peer-cert-file" help:"certificate towards other members"`
+	PeerKeyFile              string   `flag:"peer-key-file" help:"key towards other members"`
+	ClientCRLFile            string   `flag:"client-crl-file" help:"revocation list of clients, DER; looked at on every connection"`
+	PeerCRLFile              string   `flag:"peer-crl-file" help:"revocation list of other members, DER"`
+	PeerTrustedCAFile        string   `flag:"peer-trusted-ca-file" help:"CA of other members"`
+	PeerClientCertAuth       bool     `flag:"peer-client-cert-auth" help:"demand a certificate of other members"`
+	PeerCertAllowedHostnames []string `flag:"peer-cert-allowed-hostname" help:"names that another member's certificate must have, one of them; any when empty"`
+	ListenMetricsURLs        []string `flag:"listen-metrics-urls" help:"URLs to serve /metrics and /health on"`
+	QuotaBackendBytes        int      `flag:"quota-backend-bytes" help:"size at which the store refuses writes, bytes; 0 means 8 GiB"`
+	HeartbeatInterval        int      `flag:"heartbeat-interval" help:"how often the leader says that it is alive, milliseconds; 0 means 100"`
+	ElectionTimeout          int      `flag:"election-timeout" help:"silence of the leader after which a member stands for election, milliseconds; 0 means 1000"`
+	UnsafeNoFsync            bool     `flag:"unsafe-no-fsync" help:"do not wait for the disk (development only)"`
 }
 
 // APIServer configures kube-apiserver.
 type APIServer struct {
-	AdvertiseAddress                     string        `flag:"advertise-address"                        help:"address at which the members of the cluster reach this server"`
-	BindAddress                          string        `flag:"bind-address"                             help:"address to serve on"`
-	SecurePort                           int           `flag:"secure-port"                              help:"port to serve on; 0 takes a free one"`
-	HealthzBindAddress                   string        `flag:"healthz-bind-address"                     help:"host:port of /livez, /readyz and /healthz for everybody, for the probes of a static pod; none when empty"`
-	TLSCertFile                          string        `flag:"tls-cert-file"                            help:"server certificate"`
-	TLSPrivateKeyFile                    string        `flag:"tls-private-key-file"                     help:"server key"`
-	ClientCAFile                         string        `flag:"client-ca-file"                           help:"CA of client certificates"`
-	ClientCRLFile                        string        `flag:"client-crl-file"                          help:"revocation list of client certificates, signed by --client-ca-file, and of --requestheader-client-ca-file's; read again when it changes"`
-	EtcdServers                          []string      `flag:"etcd-servers"                             help:"URLs of the store's members"`
-	EtcdCAFile                           string        `flag:"etcd-cafile"                              help:"CA of the store"`
-	EtcdCertFile                         string        `flag:"etcd-certfile"                            help:"client certificate towards the store"`
-	EtcdKeyFile                          string        `flag:"etcd-keyfile"                             help:"client key towards the store"`
-	EtcdPrefix                           string        `flag:"etcd-prefix"                              help:"prefix of all keys"`
-	EncryptionProviderConfig             string        `flag:"encryption-provider-config"               help:"EncryptionConfiguration: how resources are encrypted in the store; read again when it changes"`
-	KubeletCertificateAuthority          string        `flag:"kubelet-certificate-authority"            help:"CA of kubelets' serving certificates"`
-	KubeletClientCertificate             string        `flag:"kubelet-client-certificate"               help:"client certificate towards kubelets"`
-	KubeletClientKey                     string        `flag:"kubelet-client-key"                       help:"client key towards kubelets"`
-	ServiceAccountIssuer                 string        `flag:"service-account-issuer"                   help:"issuer of service-account tokens"`
-	ServiceAccountKeyFiles               []string      `flag:"service-account-key-file"                 help:"public keys that tokens are verified with"`
-	ServiceAccountSigningKeyFile         string        `flag:"service-account-signing-key-file"         help:"private key that tokens are signed with"`
-	ServiceAccountExtendTokenExpiration  bool          `flag:"service-account-extend-token-expiration"  help:"let tokens of pods live for a year; only false is carried out: kubelets renew them in time"                                              written:"always"`
-	APIAudiences                         []string      `flag:"api-audiences"                            help:"audiences of tokens for this server; the issuer when empty"`
-	EnableBootstrapTokenAuth             bool          `flag:"enable-bootstrap-token-auth"              help:"know the tokens of machines that join, which are secrets of kube-system"`
-	AuthenticationConfig                 string        `flag:"authentication-config"                    help:"AuthenticationConfiguration: further issuers of tokens, and what may be asked without credentials"`
+	AdvertiseAddress                     string        `flag:"advertise-address" help:"address at which the members of the cluster reach this server"`
+	BindAddress                          string        `flag:"bind-address" help:"address to serve on"`
+	SecurePort                           int           `flag:"secure-port" help:"port to serve on; 0 takes a free one"`
+	HealthzBindAddress                   string        `flag:"healthz-bind-address" help:"host:port of /livez, /readyz and /healthz for everybody, for the probes of a static pod; none when empty"`
+	TLSCertFile                          string        `flag:"tls-cert-file" help:"server certificate"`
+	TLSPrivateKeyFile                    string        `flag:"tls-private-key-file" help:"server key"`
+	ClientCAFile                         string        `flag:"client-ca-file" help:"CA of client certificates"`
+	ClientCRLFile                        string        `flag:"client-crl-file" help:"revocation list of client certificates, signed by --client-ca-file, and of --requestheader-client-ca-file's; read again when it changes"`
+	EtcdServers                          []string      `flag:"etcd-servers" help:"URLs of the store's members"`
+	EtcdCAFile                           string        `flag:"etcd-cafile" help:"CA of the store"`
+	EtcdCertFile                         string        `flag:"etcd-certfile" help:"client certificate towards the store"`
+	EtcdKeyFile                          string        `flag:"etcd-keyfile" help:"client key towards the store"`
+	EtcdPrefix                           string        `flag:"etcd-prefix" help:"prefix of all keys"`
+	EncryptionProviderConfig             string        `flag:"encryption-provider-config" help:"EncryptionConfiguration: how resources are encrypted in the store; read again when it changes"`
+	KubeletCertificateAuthority          string        `flag:"kubelet-certificate-authority" help:"CA of kubelets' serving certificates"`
+	KubeletClientCertificate             string        `flag:"kubelet-client-certificate" help:"client certificate towards kubelets"`
+	KubeletClientKey                     string        `flag:"kubelet-client-key" help:"client key towards kubelets"`
+	ServiceAccountIssuer                 string        `flag:"service-account-issuer" help:"issuer of service-account tokens"`
+	ServiceAccountKeyFiles               []string      `flag:"service-account-key-file" help:"public keys that tokens are verified with"`
+	ServiceAccountSigningKeyFile         string        `flag:"service-account-signing-key-file" help:"private key that tokens are signed with"`
+	ServiceAccountExtendTokenExpiration  bool          `written:"always" flag:"service-account-extend-token-expiration" help:"let tokens of pods live for a year; only false is carried out: kubelets renew them in time"`
+	APIAudiences                         []string      `flag:"api-audiences" help:"audiences of tokens for this server; the issuer when empty"`
+	EnableBootstrapTokenAuth             bool          `flag:"enable-bootstrap-token-auth" help:"know the tokens of machines that join, which are secrets of kube-system"`
+	AuthenticationConfig                 string        `flag:"authentication-config" help:"AuthenticationConfiguration: further issuers of tokens, and what may be asked without credentials"`
 	AuthenticationTokenWebhookConfigFile string        `flag:"authentication-token-webhook-config-file" help:"kubeconfig of a server that is asked about tokens that nobody else knows"`
-	AuthenticationTokenWebhookCacheTTL   time.Duration `flag:"authentication-token-webhook-cache-ttl"   help:"how long its answers hold"`
-	RequestheaderClientCAFile            string        `flag:"requestheader-client-ca-file"             help:"CA of front proxies"`
-	RequestheaderAllowedNames            []string      `flag:"requestheader-allowed-names"              help:"common names of front proxies"`
-	ProxyClientCertFile                  string        `flag:"proxy-client-cert-file"                   help:"client certificate towards aggregated servers"`
-	ProxyClientKeyFile                   string        `flag:"proxy-client-key-file"                    help:"client key towards aggregated servers"`
-	AuthorizationMode                    []string      `flag:"authorization-mode"                       help:"authorizers in order: Node, RBAC, AlwaysAllow"                                                                                           written:"always"`
-	AuthorizationConfig                  string        `flag:"authorization-config"                     help:"AuthorizationConfiguration: authorizers in order, webhooks among them; takes the place of --authorization-mode"`
-	EnableAdmissionPlugins               []string      `flag:"enable-admission-plugins"                 help:"admission plugins besides the default ones"                                                                                              written:"always"`
-	RestrictedExternalIPs                []string      `flag:"restricted-external-ips"                  help:"networks and addresses that Services cannot use as external IPs, in addition to the cluster's own"`
-	AllowedExternalIPs                   []string      `flag:"allowed-external-ips"                     help:"networks and addresses of the cluster that Services can use as external IPs"`
-	AdmissionControlConfigFile           string        `flag:"admission-control-config-file"            help:"AdmissionConfiguration of apiserver.config.k8s.io/v1: the levels and exemptions of PodSecurity"`
-	AuditPolicyFile                      string        `flag:"audit-policy-file"                        help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
-	AuditLogPath                         string        `flag:"audit-log-path"                           help:"file of audit events, one JSON object a line; - is standard output"`
-	AuditLogMaxAge                       int           `flag:"audit-log-maxage"                         help:"days that rotated audit logs are kept; 0: for ever"`
-	AuditLogMaxBackup                    int           `flag:"audit-log-maxbackup"                      help:"rotated audit logs that are kept; 0: all"`
-	AuditLogMaxSize                      int           `flag:"audit-log-maxsize"                        help:"size at which the audit log is rotated, megabytes; 0: 100"`
-	AuditWebhookConfigFile               string        `flag:"audit-webhook-config-file"                help:"kubeconfig of a server that audit events are sent to"`
-	AuditWebhookBatchBufferSize          int           `flag:"audit-webhook-batch-buffer-size"          help:"audit events that wait to be sent; further ones are lost and counted"`
-	AuditWebhookBatchMaxSize             int           `flag:"audit-webhook-batch-max-size"             help:"audit events that are sent at once"`
-	AuditWebhookBatchMaxWait             time.Duration `flag:"audit-webhook-batch-max-wait"             help:"how long audit events are gathered before they are sent"`
-	AuditWebhookInitialBackoff           time.Duration `flag:"audit-webhook-initial-backoff"            help:"pause before audit events are sent again; it doubles"`
-	AnonymousAuth                        bool          `flag:"anonymous-auth"                           help:"let requests without credentials be system:anonymous (health paths only)"`
-	ServiceClusterIPRange                []string      `flag:"service-cluster-ip-range"                 help:"networks of service addresses"`
-	ServiceNodePortRange                 string        `flag:"service-node-port-range"                  help:"range of node ports"`
-	EnablePriorityAndFairness            bool          `flag:"enable-priority-and-fairness"             help:"share the server's capacity out as FlowSchemas and PriorityLevelConfigurations say"`
-	MaxRequestsInflight                  int           `flag:"max-requests-inflight"                    help:"requests that only read and are worked on at once; with priority and fairness, both are added up"`
-	MaxMutatingRequestsInflight          int           `flag:"max-mutating-requests-inflight"           help:"requests that change something and are worked on at once"`
-	RequestTimeout                       time.Duration `flag:"request-timeout"                          help:"how long a request other than a watch may take"`
-	EventTTL                             time.Duration `flag:"event-ttl"                                help:"how long events are kept"`
-	Profiling                            bool          `flag:"profiling"                                help:"serve /debug/pprof to administrators"                                                                                                    written:"always"`
+	AuthenticationTokenWebhookCacheTTL   time.Duration `flag:"authentication-token-webhook-cache-ttl" help:"how long its answers hold"`
+	RequestheaderClientCAFile            string        `flag:"requestheader-client-ca-file" help:"CA of front proxies"`
+	RequestheaderAllowedNames            []string      `flag:"requestheader-allowed-names" help:"common names of front proxies"`
+	ProxyClientCertFile                  string        `flag:"proxy-client-cert-file" help:"client certificate towards aggregated servers"`
+	ProxyClientKeyFile                   string        `flag:"proxy-client-key-file" help:"client key towards aggregated servers"`
+	AuthorizationMode                    []string      `written:"always" flag:"authorization-mode" help:"authorizers in order: Node, RBAC, AlwaysAllow"`
+	AuthorizationConfig                  string        `flag:"authorization-config" help:"AuthorizationConfiguration: authorizers in order, webhooks among them; takes the place of --authorization-mode"`
+	EnableAdmissionPlugins               []string      `written:"always" flag:"enable-admission-plugins" help:"admission plugins besides the default ones"`
+	RestrictedExternalIPs                []string      `flag:"restricted-external-ips" help:"networks and addresses that Services cannot use as external IPs, in addition to the cluster's own"`
+	AllowedExternalIPs                   []string      `flag:"allowed-external-ips" help:"networks and addresses of the cluster that Services can use as external IPs"`
+	AdmissionControlConfigFile           string        `flag:"admission-control-config-file" help:"AdmissionConfiguration of apiserver.config.k8s.io/v1: the levels and exemptions of PodSecurity"`
+	AuditPolicyFile                      string        `flag:"audit-policy-file" help:"Policy of audit.k8s.io/v1: what is kept about which requests"`
+	AuditLogPath                         string        `flag:"audit-log-path" help:"file of audit events, one JSON object a line; - is standard output"`
+	AuditLogMaxAge                       int           `flag:"audit-log-maxage" help:"days that rotated audit logs are kept; 0: for ever"`
+	AuditLogMaxBackup                    int           `flag:"audit-log-maxbackup" help:"rotated audit logs that are kept; 0: all"`
+	AuditLogMaxSize                      int           `flag:"audit-log-maxsize" help:"size at which the audit log is rotated, megabytes; 0: 100"`
+	AuditWebhookConfigFile               string        `flag:"audit-webhook-config-file" help:"kubeconfig of a server that audit events are sent to"`
+	AuditWebhookBatchBufferSize          int           `flag:"audit-webhook-batch-buffer-size" help:"audit events that wait to be sent; further ones are lost and counted"`
+	AuditWebhookBatchMaxSize             int           `flag:"audit-webhook-batch-max-size" help:"audit events that are sent at once"`
+	AuditWebhookBatchMaxWait             time.Duration `flag:"audit-webhook-batch-max-wait" help:"how long audit events are gathered before they are sent"`
+	AuditWebhookInitialBackoff           time.Duration `flag:"audit-webhook-initial-backoff" help:"pause before audit events are sent again; it doubles"`
+	AnonymousAuth                        bool          `flag:"anonymous-auth" help:"let requests without credentials be system:anonymous (health paths only)"`
+	ServiceClusterIPRange                []string      `flag:"service-cluster-ip-range" help:"networks of service addresses"`
+	ServiceNodePortRange                 string        `flag:"service-node-port-range" help:"range of node ports"`
+	EnablePriorityAndFairness            bool          `flag:"enable-priority-and-fairness" help:"share the server's capacity out as FlowSchemas and PriorityLevelConfigurations say"`
+	MaxRequestsInflight                  int           `flag:"max-requests-inflight" help:"requests that only read and are worked on at once; with priority and fairness, both are added up"`
+	MaxMutatingRequestsInflight          int           `flag:"max-mutating-requests-inflight" help:"requests that change something and are worked on at once"`
+	RequestTimeout                       time.Duration `flag:"request-timeout" help:"how long a request other than a watch may take"`
+	EventTTL                             time.Duration `flag:"event-ttl" help:"how long events are kept"`
+	Profiling                            bool          `written:"always" flag:"profiling" help:"serve /debug/pprof to administrators"`
 }
 
 // OptionalAdmissionPlugins are the admission plugins that --enable-admission-plugins can enable.
@@ -115,20 +115,20 @@ func DefaultAPIServer() APIServer {
 	}
 }
 
-// Connection is how a daemon reaches the API.
+// Connection configures how a daemon reaches the API.
 type Connection struct {
-	Kubeconfig string   `flag:"kubeconfig"  help:"credentials and CA towards the API server"`
+	Kubeconfig string   `flag:"kubeconfig" help:"credentials and CA towards the API server"`
 	APIServers []string `flag:"api-servers" help:"host:port of every API server, tried in turn; the kubeconfig's server when empty"`
 }
 
-// Serving is where a daemon answers /livez, /readyz and /metrics over TLS.
+// Serving configures where a daemon serves /livez, /readyz and /metrics over TLS.
 type Serving struct {
-	BindAddress       string `written:"always" flag:"bind-address"         setting:"bind_address" help:"address to serve health and metrics on"`
-	SecurePort        int    `                 flag:"secure-port"                                 help:"port to serve health and metrics on; 0 serves nothing"`
-	TLSCertFile       string `                 flag:"tls-cert-file"                               help:"server certificate; one is made when empty"`
-	TLSPrivateKeyFile string `                 flag:"tls-private-key-file"                        help:"server key"`
-	ClientCAFile      string `                 flag:"client-ca-file"                              help:"CA of clients that may read /metrics; everybody may when empty"`
-	ClientCRLFile     string `                 flag:"client-crl-file"                             help:"revocation list of clients, signed by --client-ca-file; read again when it changes"`
+	BindAddress       string `written:"always" flag:"bind-address" setting:"bind_address" help:"address to serve health and metrics on"`
+	SecurePort        int    `flag:"secure-port" help:"port to serve health and metrics on; 0 serves nothing"`
+	TLSCertFile       string `flag:"tls-cert-file" help:"server certificate; one is made when empty"`
+	TLSPrivateKeyFile string `flag:"tls-private-key-file" help:"server key"`
+	ClientCAFile      string `flag:"client-ca-file" help:"CA of clients that may read /metrics; everybody may when empty"`
+	ClientCRLFile     string `flag:"client-crl-file" help:"revocation list of clients, signed by --client-ca-file; read again when it changes"`
 }
 
 // Scheduler configures kube-scheduler.
@@ -136,8 +136,8 @@ type Scheduler struct {
 	Connection
 	Serving
 	LeaderElect bool   `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-scheduler"`
-	Profiling   bool   `flag:"profiling"    help:"serve /debug/pprof"                                                            written:"always" setting:"profiling"`
-	Config      string `flag:"config"       help:"file with a KubeSchedulerConfiguration: profiles, their plugins and arguments"                  setting:"config"    doc:"a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1, as in file("scheduler.yaml"): profiles, their plugins and arguments, and how long pods wait"`
+	Profiling   bool   `written:"always" flag:"profiling" setting:"profiling" help:"serve /debug/pprof"`
+	Config      string `flag:"config" setting:"config" doc:"a KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1, as in file(\"scheduler.yaml\"): profiles, their plugins and arguments, and how long pods wait" help:"file with a KubeSchedulerConfiguration: profiles, their plugins and arguments"`
 }
 
 // DefaultScheduler returns the documented defaults.
@@ -149,33 +149,33 @@ func DefaultScheduler() Scheduler {
 type ControllerManager struct {
 	Connection
 	Serving
-	LeaderElect                  bool          `flag:"leader-elect"                     help:"be active only while holding the lease kube-system/kube-controller-manager"`
-	Profiling                    bool          `flag:"profiling"                        help:"serve /debug/pprof"                                                                                                                                                                                                                               written:"always" setting:"profiling"`
-	Controllers                  []string      `flag:"controllers"                      help:"controllers to run: * for all, NAME, or -NAME for all but that one"                                                                                                                                                                                                setting:"controllers"`
-	ClusterCIDR                  []string      `flag:"cluster-cidr"                     help:"networks of pod addresses"`
-	AllocateNodeCIDRs            bool          `flag:"allocate-node-cidrs"              help:"give every node a piece of --cluster-cidr"`
-	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size"              help:"prefix length of a node's piece of the pods' network of IPv4"                                                                                                                                                                                                      setting:"node_cidr_mask_size"             range:"8..32"       fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs"`
-	NodeCIDRMaskSizeIPv6         int           `flag:"node-cidr-mask-size-ipv6"         help:"prefix length of a node's piece of the pods' network of IPv6"                                                                                                                                                                                                      setting:"node_cidr_mask_size_ipv6"        range:"48..124"     fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs"`
-	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period"              help:"how often nodes' health is looked at"                                                                                                                                                                                                                              setting:"node_monitor_period"             range:"1ms.."`
-	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period"        help:"silence after which a node's Ready becomes Unknown"                                                                                                                                                                                                                setting:"node_monitor_grace_period"       range:"1ms.."`
-	NodeStartupGracePeriod       time.Duration `flag:"node-startup-grace-period"        help:"the same for a node that has not said yet how it is"                                                                                                                                                                                                               setting:"node_startup_grace_period"       range:"1ms.."`
-	NodeEvictionRate             float64       `flag:"node-eviction-rate"               help:"lost nodes of a zone that are tainted so that their pods move, per second"                                                                                                                                                                                         setting:"node_eviction_rate"              range:"0.."`
-	SecondaryNodeEvictionRate    float64       `flag:"secondary-node-eviction-rate"     help:"the same when much of the zone is lost, in a large zone; in a small one, none are"                                                                                                                                                                                 setting:"secondary_node_eviction_rate"    range:"0.."`
-	UnhealthyZoneThreshold       float64       `flag:"unhealthy-zone-threshold"         help:"fraction of lost nodes from which on much of a zone is lost"                                                                                                                                                                                                       setting:"unhealthy_zone_threshold"        range:"0..1"`
-	LargeClusterSizeThreshold    int           `flag:"large-cluster-size-threshold"     help:"number of nodes above which a zone is large"                                                                                                                                                                                                                       setting:"large_cluster_size_threshold"    range:"0.."`
-	RootCAFile                   string        `flag:"root-ca-file"                     help:"CA bundle published in every namespace as kube-root-ca.crt"`
+	LeaderElect                  bool          `flag:"leader-elect" help:"be active only while holding the lease kube-system/kube-controller-manager"`
+	Profiling                    bool          `written:"always" flag:"profiling" setting:"profiling" help:"serve /debug/pprof"`
+	Controllers                  []string      `flag:"controllers" setting:"controllers" help:"controllers to run: * for all, NAME, or -NAME for all but that one"`
+	ClusterCIDR                  []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
+	AllocateNodeCIDRs            bool          `flag:"allocate-node-cidrs" help:"give every node a piece of --cluster-cidr"`
+	NodeCIDRMaskSize             int           `flag:"node-cidr-mask-size" setting:"node_cidr_mask_size" range:"8..32" fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs" help:"prefix length of a node's piece of the pods' network of IPv4"`
+	NodeCIDRMaskSizeIPv6         int           `flag:"node-cidr-mask-size-ipv6" setting:"node_cidr_mask_size_ipv6" range:"48..124" fixed:"nodes have pieces of this size, and a piece of another size would have addresses of theirs" help:"prefix length of a node's piece of the pods' network of IPv6"`
+	NodeMonitorPeriod            time.Duration `flag:"node-monitor-period" setting:"node_monitor_period" range:"1ms.." help:"how often nodes' health is looked at"`
+	NodeMonitorGracePeriod       time.Duration `flag:"node-monitor-grace-period" setting:"node_monitor_grace_period" range:"1ms.." help:"silence after which a node's Ready becomes Unknown"`
+	NodeStartupGracePeriod       time.Duration `flag:"node-startup-grace-period" setting:"node_startup_grace_period" range:"1ms.." help:"the same for a node that has not said yet how it is"`
+	NodeEvictionRate             float64       `flag:"node-eviction-rate" setting:"node_eviction_rate" range:"0.." help:"lost nodes of a zone that are tainted so that their pods move, per second"`
+	SecondaryNodeEvictionRate    float64       `flag:"secondary-node-eviction-rate" setting:"secondary_node_eviction_rate" range:"0.." help:"the same when much of the zone is lost, in a large zone; in a small one, none are"`
+	UnhealthyZoneThreshold       float64       `flag:"unhealthy-zone-threshold" setting:"unhealthy_zone_threshold" range:"0..1" help:"fraction of lost nodes from which on much of a zone is lost"`
+	LargeClusterSizeThreshold    int           `flag:"large-cluster-size-threshold" setting:"large_cluster_size_threshold" range:"0.." help:"number of nodes above which a zone is large"`
+	RootCAFile                   string        `flag:"root-ca-file" help:"CA bundle published in every namespace as kube-root-ca.crt"`
 	ServiceAccountPrivateKeyFile string        `flag:"service-account-private-key-file" help:"key that legacy token secrets are signed with"`
-	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file"        help:"CA that approved certificate requests are signed with"`
-	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file"         help:"its key"`
-	ClusterSigningDuration       time.Duration `flag:"cluster-signing-duration"         help:"how long certificates last that requests get; those that ask for less get less"                                                                                                                                                                                    setting:"cluster_signing_duration"        range:"10m..87600h"`
-	UseServiceAccountCredentials bool          `flag:"use-service-account-credentials"  help:"run each controller as a service account of kube-system with what its role system:controller:NAME allows and no more; false: all of them as the user system:kube-controller-manager, to whom the same roles are bound so that this works as well" written:"always" setting:"use_service_account_credentials"`
-	TerminatedPodGCThreshold     int           `flag:"terminated-pod-gc-threshold"      help:"how many finished pods are kept"                                                                                                                                                                                                                  written:"always" setting:"terminated_pod_gc_threshold"`
+	ClusterSigningCertFile       string        `flag:"cluster-signing-cert-file" help:"CA that approved certificate requests are signed with"`
+	ClusterSigningKeyFile        string        `flag:"cluster-signing-key-file" help:"its key"`
+	ClusterSigningDuration       time.Duration `flag:"cluster-signing-duration" setting:"cluster_signing_duration" range:"10m..87600h" help:"how long certificates last that requests get; those that ask for less get less"`
+	UseServiceAccountCredentials bool          `written:"always" flag:"use-service-account-credentials" setting:"use_service_account_credentials" help:"run each controller as a service account of kube-system with what its role system:controller:NAME allows and no more; false: all of them as the user system:kube-controller-manager, to whom the same roles are bound so that this works as well"`
+	TerminatedPodGCThreshold     int           `written:"always" flag:"terminated-pod-gc-threshold" setting:"terminated_pod_gc_threshold" help:"how many finished pods are kept"`
 
-	HorizontalPodAutoscalerSyncPeriod              time.Duration `flag:"horizontal-pod-autoscaler-sync-period"               setting:"horizontal_pod_autoscaler_sync_period"               range:"1ms.."  help:"how often each HorizontalPodAutoscaler is looked at"`
-	HorizontalPodAutoscalerDownscaleStabilization  time.Duration `flag:"horizontal-pod-autoscaler-downscale-stabilization"   setting:"horizontal_pod_autoscaler_downscale_stabilization"   range:"0s..1h" help:"for how long replicas stay that were recommended once, where an autoscaler has no behavior of its own"`
-	HorizontalPodAutoscalerTolerance               float64       `flag:"horizontal-pod-autoscaler-tolerance"                 setting:"horizontal_pod_autoscaler_tolerance"                 range:"0.."    help:"distance from one of the ratio of use to target that is let be"`
-	HorizontalPodAutoscalerCPUInitializationPeriod time.Duration `flag:"horizontal-pod-autoscaler-cpu-initialization-period" setting:"horizontal_pod_autoscaler_cpu_initialization_period" range:"0s.."   help:"time after a pod's start in which its use of CPU counts only from when it is ready"`
-	HorizontalPodAutoscalerInitialReadinessDelay   time.Duration `flag:"horizontal-pod-autoscaler-initial-readiness-delay"   setting:"horizontal_pod_autoscaler_initial_readiness_delay"   range:"0s.."   help:"time after a pod's start in which becoming unready is taken for not having been ready yet"`
+	HorizontalPodAutoscalerSyncPeriod              time.Duration `flag:"horizontal-pod-autoscaler-sync-period" setting:"horizontal_pod_autoscaler_sync_period" range:"1ms.." help:"how often each HorizontalPodAutoscaler is looked at"`
+	HorizontalPodAutoscalerDownscaleStabilization  time.Duration `flag:"horizontal-pod-autoscaler-downscale-stabilization" setting:"horizontal_pod_autoscaler_downscale_stabilization" range:"0s..1h" help:"for how long replicas stay that were recommended once, where an autoscaler has no behavior of its own"`
+	HorizontalPodAutoscalerTolerance               float64       `flag:"horizontal-pod-autoscaler-tolerance" setting:"horizontal_pod_autoscaler_tolerance" range:"0.." help:"distance from one of the ratio of use to target that is let be"`
+	HorizontalPodAutoscalerCPUInitializationPeriod time.Duration `flag:"horizontal-pod-autoscaler-cpu-initialization-period" setting:"horizontal_pod_autoscaler_cpu_initialization_period" range:"0s.." help:"time after a pod's start in which its use of CPU counts only from when it is ready"`
+	HorizontalPodAutoscalerInitialReadinessDelay   time.Duration `flag:"horizontal-pod-autoscaler-initial-readiness-delay" setting:"horizontal_pod_autoscaler_initial_readiness_delay" range:"0s.." help:"time after a pod's start in which becoming unready is taken for not having been ready yet"`
 
 	LegacyServiceAccountTokenCleanUpPeriod time.Duration `flag:"legacy-service-account-token-clean-up-period" setting:"legacy_service_account_token_clean_up_period" range:"1s.." help:"how long a service account's token in a Secret goes unused before it is marked invalid, and then before it is deleted"`
 }
@@ -204,12 +204,12 @@ type MetricsServer struct {
 	Connection
 	Serving
 	RequestheaderClientCAFile string        `flag:"requestheader-client-ca-file" help:"CA of the API servers' certificates towards aggregated servers: only they are answered about nodes and pods"`
-	RequestheaderAllowedNames []string      `flag:"requestheader-allowed-names"  help:"common names of those certificates; any when empty"`
-	NodeName                  string        `flag:"node-name"                    help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP                    string        `flag:"node-ip"                      help:"address at which API servers reach this server"`
-	MetricResolution          time.Duration `flag:"metric-resolution"            help:"how often every kubelet is asked"`
-	KubeletRequestTimeout     time.Duration `flag:"kubelet-request-timeout"      help:"how long a kubelet may take to answer"`
-	Profiling                 bool          `flag:"profiling"                    help:"serve /debug/pprof"                                                                                          written:"always"`
+	RequestheaderAllowedNames []string      `flag:"requestheader-allowed-names" help:"common names of those certificates; any when empty"`
+	NodeName                  string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP                    string        `flag:"node-ip" help:"address at which API servers reach this server"`
+	MetricResolution          time.Duration `flag:"metric-resolution" help:"how often every kubelet is asked"`
+	KubeletRequestTimeout     time.Duration `flag:"kubelet-request-timeout" help:"how long a kubelet may take to answer"`
+	Profiling                 bool          `written:"always" flag:"profiling" help:"serve /debug/pprof"`
 }
 
 // DefaultMetricsServer returns the documented defaults.
@@ -223,25 +223,25 @@ func DefaultMetricsServer() MetricsServer {
 // DNS configures the cluster's name server.
 type DNS struct {
 	Connection
-	BindAddress           string            `flag:"bind-address"             help:"address to answer queries on, port 53 unless given"`
-	NodeName              string            `flag:"node-name"                help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP                string            `flag:"node-ip"                  help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`
-	NodeLocal             bool              `flag:"node-local"               help:"be the server of this machine's pods as long as every machine has one"                                                                                                 setting:"node_local"      doc:"run a name server on every machine, which the pods of that machine ask at the same address as before; while it does not answer, they ask those of other machines"`
-	ServiceName           string            `flag:"service-name"             help:"namespace/name of the service that this server is an endpoint of; empty publishes none"`
-	ClusterDomain         string            `flag:"cluster-domain"           help:"domain of the cluster's names"`
-	ClusterCIDR           []string          `flag:"cluster-cidr"             help:"networks of pod addresses, whose names no other server is asked about"`
+	BindAddress           string            `flag:"bind-address" help:"address to answer queries on, port 53 unless given"`
+	NodeName              string            `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP                string            `flag:"node-ip" help:"address at which pods reach this server; that of --bind-address when it is one, or found, when empty"`
+	NodeLocal             bool              `flag:"node-local" setting:"node_local" doc:"run a name server on every machine, which the pods of that machine ask at the same address as before; while it does not answer, they ask those of other machines" help:"be the server of this machine's pods as long as every machine has one"`
+	ServiceName           string            `flag:"service-name" help:"namespace/name of the service that this server is an endpoint of; empty publishes none"`
+	ClusterDomain         string            `flag:"cluster-domain" help:"domain of the cluster's names"`
+	ClusterCIDR           []string          `flag:"cluster-cidr" help:"networks of pod addresses, whose names no other server is asked about"`
 	ServiceClusterIPRange []string          `flag:"service-cluster-ip-range" help:"networks of service addresses, likewise"`
-	AllowedClients        []string          `flag:"allowed-clients"          help:"networks whose clients are answered besides the cluster's pods, services and machines, as ["10.0.0.0/8"]; others are refused. ["0.0.0.0/0", "::/0"] answers everybody" setting:"allowed_clients"`
-	TTL                   time.Duration     `flag:"ttl"                      help:"how long clients may keep the cluster's names"                                                                                                                         setting:"ttl"                                                                                                                                                                                    range:"0s..1h"`
-	Upstream              []string          `flag:"upstream"                 help:"servers for all other names; those of /etc/resolv.conf, which is followed, when empty"                                                                                 setting:"upstream"`
-	ForwardZones          map[string]string `flag:"forward-zones"            help:"servers for the names of single domains, as {"corp.example" = "10.0.0.53 10.0.1.53"}"                                                                                  setting:"forward_zones"`
-	Policy                string            `flag:"policy"                   help:"which of several servers is asked first: random, round_robin or sequential"                                                                                            setting:"policy"`
-	Hosts                 map[string]string `flag:"hosts"                    help:"addresses of names that no server knows, as {"db.corp.example" = "10.0.0.7 fd00::7"}"                                                                                  setting:"hosts"`
-	CacheTTL              time.Duration     `flag:"cache-ttl"                help:"how long answers of other servers are kept at most; each says itself for how long it may be kept"                                                                      setting:"cache_ttl"                                                                                                                                                                              range:"1s..1h"`
-	DenialTTL             time.Duration     `flag:"denial-ttl"               help:"how long it is kept at most that other servers do not know a name"                                                                                                     setting:"denial_ttl"                                                                                                                                                                             range:"1s..1h"`
-	ServeStale            time.Duration     `flag:"serve-stale"              help:"for how long after that an answer is given when no server answers"                                                                                                     setting:"serve_stale"                                                                                                                                                                            range:"0s..168h"`
-	LogQueries            bool              `flag:"log-queries"              help:"write every query and what became of it to the log"                                                                                                                    setting:"log_queries"`
-	HealthAddress         string            `flag:"health-address"           help:"host:port to serve health and metrics on"                                                                                                                              setting:"health_address"`
+	AllowedClients        []string          `flag:"allowed-clients" setting:"allowed_clients" help:"networks whose clients are answered besides the cluster's pods, services and machines, as [\"10.0.0.0/8\"]; others are refused. [\"0.0.0.0/0\", \"::/0\"] answers everybody"`
+	TTL                   time.Duration     `flag:"ttl" setting:"ttl" range:"0s..1h" help:"how long clients may keep the cluster's names"`
+	Upstream              []string          `flag:"upstream" setting:"upstream" help:"servers for all other names; those of /etc/resolv.conf, which is followed, when empty"`
+	ForwardZones          map[string]string `flag:"forward-zones" setting:"forward_zones" help:"servers for the names of single domains, as {\"corp.example\" = \"10.0.0.53 10.0.1.53\"}"`
+	Policy                string            `flag:"policy" setting:"policy" help:"which of several servers is asked first: random, round_robin or sequential"`
+	Hosts                 map[string]string `flag:"hosts" setting:"hosts" help:"addresses of names that no server knows, as {\"db.corp.example\" = \"10.0.0.7 fd00::7\"}"`
+	CacheTTL              time.Duration     `flag:"cache-ttl" setting:"cache_ttl" range:"1s..1h" help:"how long answers of other servers are kept at most; each says itself for how long it may be kept"`
+	DenialTTL             time.Duration     `flag:"denial-ttl" setting:"denial_ttl" range:"1s..1h" help:"how long it is kept at most that other servers do not know a name"`
+	ServeStale            time.Duration     `flag:"serve-stale" setting:"serve_stale" range:"0s..168h" help:"for how long after that an answer is given when no server answers"`
+	LogQueries            bool              `flag:"log-queries" setting:"log_queries" help:"write every query and what became of it to the log"`
+	HealthAddress         string            `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
 }
 
 // DefaultDNS returns the documented defaults.

@@ -1,11 +1,9 @@
-// Package config holds one plain struct for each daemon: what provisioning
-// renders is exactly what the daemon reads.
+// Package config holds one plain struct for each daemon. Provisioning writes a daemon's configuration from it, and the
+// daemon reads its configuration into it.
 //
-// A struct is spelled once. Its flag tags name the daemon's command line flags,
-// which are upstream's wherever upstream has the setting, so that runbooks and
-// scanners keep working. A daemon that reads a configuration file as well (the
-// kubelet, the proxy) has that file's fields in a struct of its own, in the
-// upstream shape, named by its --config flag.
+// The flag tags of a struct name the daemon's command line flags. Flags have upstream's names wherever upstream has the
+// setting, so that runbooks and scanners keep working. A daemon that also reads a configuration file, such as the
+// kubelet, has a struct of its own for the file's fields, in upstream's format. Its --config flag names the file.
 package config
 
 import (
@@ -18,11 +16,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags returns a flag set that sets the fields of the struct that cfg points
-// to. A field's value at the time of the call is its flag's default. Fields of
-// types string, bool, int, float64, time.Duration, []string and map[string]string that
-// have a flag tag take part; a help tag is the flag's usage. Embedded structs' fields
-// are the struct's own.
+// Flags returns a flag set that sets the fields of the struct that cfg points to. Every field with a flag tag gets a
+// flag, whose default is the field's value at the time of the call. The help tag is the flag's usage. The field's type
+// must be string, bool, int, float64, time.Duration, []string or map[string]string. Fields of embedded structs count as
+// the struct's own.
 func Flags(name string, cfg any) *pflag.FlagSet {
 	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	value := reflect.ValueOf(cfg).Elem()
@@ -58,9 +55,9 @@ func Flags(name string, cfg any) *pflag.FlagSet {
 }
 
 // Args renders the fields of the struct that cfg points to as command line arguments that Flags' set parses back to the
-// same values, in the order of the fields. A field at its default (as in def, a pointer to the same type) is left out,
-// unless its tag says `written:"always"`: scanners look for what is decided about security in the command line, and
-// know no defaults but upstream's.
+// same values, in the order of the fields. def points to the defaults. A field that equals its default is left out,
+// unless it has the tag `written:"always"`. That tag is for security settings: scanners look for them in the command
+// line, and know only upstream's defaults.
 func Args(cfg, def any) []string {
 	var args []string
 	value, defaults := reflect.ValueOf(cfg).Elem(), reflect.ValueOf(def).Elem()

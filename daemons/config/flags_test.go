@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What provisioning renders is exactly what the daemon reads.
+// The daemon parses exactly what provisioning renders.
 func TestRenderedArgumentsReadBackAsTheyWere(t *testing.T) {
 	manager := DefaultControllerManager()
 	manager.Kubeconfig, manager.APIServers, manager.SecurePort = "/a/b.conf", []string{"a:1", "b:2"}, 1

@@ -11,35 +11,35 @@ import (
 // Ingress configures kube-ingress, the proxy that Ingresses set up.
 type Ingress struct {
 	Connection
-	BindAddress      string        `flag:"bind-address"        help:"address to serve clients on; all of the machine when empty"`
-	HTTPPort         int           `flag:"http-port"           help:"port for plain requests"                                                                                                                                                                 setting:"http_port"           range:"1..65535"`
-	HTTPSPort        int           `flag:"https-port"          help:"port for requests over TLS"                                                                                                                                                              setting:"https_port"          range:"1..65535"`
-	HealthAddress    string        `flag:"health-address"      help:"host:port to serve health and metrics on"                                                                                                                                                setting:"health_address"`
-	NodeName         string        `flag:"node-name"           help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
-	NodeIP           []string      `flag:"node-ip"             help:"addresses of this machine, one of each family, which Ingresses are told; required with --service-name"`
-	ServiceName      string        `flag:"service-name"        help:"namespace/name of the service that this proxy is an endpoint of; empty publishes none"`
-	PublishService   string        `flag:"publish-service"     help:"namespace/name of a service of type LoadBalancer whose addresses Ingresses are told; those of the machines with the proxy when empty"                                                    setting:"publish_service"`
-	TrustedCIDRs     []string      `flag:"trusted-cidrs"       help:"networks of the proxies before this one, whose X-Forwarded and Forwarded fields are believed"                                                                                            setting:"trusted_cidrs"`
-	ProxyFrom        []string      `flag:"proxy-protocol-from" help:"networks of load balancers whose connections begin with the PROXY protocol, version 1 or 2"                                                                                              setting:"proxy_protocol_from"`
-	AccessLog        bool          `flag:"access-log"          help:"write a line of JSON for each request to the daemon's output"                                                                                                                            setting:"access_log"`
-	LoadBalance      string        `flag:"load-balance"        help:"which endpoint is next: round_robin, whose turn it is; or least_connections, the one with the fewest requests"                                                                           setting:"load_balance"`
-	SSLRedirect      bool          `flag:"ssl-redirect"        help:"redirect plain requests for hosts that have TLS, unless an Ingress says otherwise"                                                                                                       setting:"ssl_redirect"`
-	MaxBodyMiB       int           `flag:"max-body-mib"        help:"largest body of a request unless an Ingress says otherwise, MiB; 0: any"                                                                                                                 setting:"max_body_mib"        range:"0..1048576"`
-	MaxHeadKiB       int           `flag:"max-head-kib"        help:"largest head of a request or an answer, KiB"                                                                                                                                             setting:"max_head_kib"        range:"4..1024"`
-	ConnectTimeout   time.Duration `flag:"connect-timeout"     help:"how long connecting to an endpoint may take, unless an Ingress says otherwise"                                                                                                           setting:"connect_timeout"     range:"100ms..1m"`
-	ReadTimeout      time.Duration `flag:"read-timeout"        help:"how long an endpoint may be silent, unless an Ingress says otherwise; the same of both sides of a WebSocket"                                                                             setting:"read_timeout"        range:"1s..24h"`
-	SendTimeout      time.Duration `flag:"send-timeout"        help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"                                                                                  setting:"send_timeout"        range:"1s..24h"`
-	MinBodyRate      int           `flag:"min-body-rate"       help:"bytes of a request's body that come in a second, at least: a body may take send-timeout and a second for each as many bytes of it, unless an Ingress says otherwise; 0: any"             setting:"min_body_rate"       range:"0..1048576"`
-	HeadTimeout      time.Duration `flag:"head-timeout"        help:"how long a request's head may take to come"                                                                                                                                              setting:"head_timeout"        range:"1s..5m"`
-	IdleTimeout      time.Duration `flag:"idle-timeout"        help:"how long a client's connection may be without a request"                                                                                                                                 setting:"idle_timeout"        range:"1s..1h"`
-	MaxConnections   int           `flag:"max-connections"     help:"connections of clients at a time. Where there are as many, those that have waited longest for a request are closed; while all are being answered, new ones wait until one ends"          setting:"max_connections"     range:"64..1048576"`
-	ClientShare      int           `flag:"client-share"        help:"percent of max-connections that one client has at most once half of them are taken; networks of trusted-cidrs and proxy-protocol-from have no share"                                     setting:"client_share"        range:"1..100"`
-	KeepIdle         int           `flag:"keep-idle"           help:"connections without a request that are kept to each endpoint"                                                                                                                            setting:"keep_idle"           range:"0..10000"`
-	KeepTimeout      time.Duration `flag:"keep-timeout"        help:"how long such a connection is kept"                                                                                                                                                      setting:"keep_timeout"        range:"1s..1h"`
-	MinTLSVersion    string        `flag:"tls-min-version"     help:"oldest version of TLS that clients may speak: 1.2 or 1.3"                                                                                                                                setting:"tls_min_version"`
-	GatewayAddresses string        `flag:"gateway-addresses"   help:"where Gateways are reached: machines, all at the addresses of the machines, on the ports of Ingresses; or load_balancer, each by a service of type LoadBalancer of its own, on any port" setting:"gateway_addresses"`
-	GatewayPorts     string        `flag:"gateway-ports"       help:"ports of the machines to which those services lead, as first-last"                                                                                                                       setting:"gateway_ports"`
-	DrainTimeout     time.Duration `flag:"drain-timeout"       help:"how long requests may take to end when the daemon stops; upgraded connections end then"                                                                                                  setting:"drain_timeout"       range:"1s..20s"`
+	BindAddress      string        `flag:"bind-address" help:"address to serve clients on; all of the machine when empty"`
+	HTTPPort         int           `flag:"http-port" setting:"http_port" range:"1..65535" help:"port for plain requests"`
+	HTTPSPort        int           `flag:"https-port" setting:"https_port" range:"1..65535" help:"port for requests over TLS"`
+	HealthAddress    string        `flag:"health-address" setting:"health_address" help:"host:port to serve health and metrics on"`
+	NodeName         string        `flag:"node-name" help:"name of the machine, by which its endpoint of the service is called; the host name when empty"`
+	NodeIP           []string      `flag:"node-ip" help:"addresses of this machine, one of each family, which Ingresses are told; required with --service-name"`
+	ServiceName      string        `flag:"service-name" help:"namespace/name of the service that this proxy is an endpoint of; empty publishes none"`
+	PublishService   string        `flag:"publish-service" setting:"publish_service" help:"namespace/name of a service of type LoadBalancer whose addresses Ingresses are told; those of the machines with the proxy when empty"`
+	TrustedCIDRs     []string      `flag:"trusted-cidrs" setting:"trusted_cidrs" help:"networks of the proxies before this one, whose X-Forwarded and Forwarded fields are believed"`
+	ProxyFrom        []string      `flag:"proxy-protocol-from" setting:"proxy_protocol_from" help:"networks of load balancers whose connections begin with the PROXY protocol, version 1 or 2"`
+	AccessLog        bool          `flag:"access-log" setting:"access_log" help:"write a line of JSON for each request to the daemon's output"`
+	LoadBalance      string        `flag:"load-balance" setting:"load_balance" help:"which endpoint is next: round_robin, whose turn it is; or least_connections, the one with the fewest requests"`
+	SSLRedirect      bool          `flag:"ssl-redirect" setting:"ssl_redirect" help:"redirect plain requests for hosts that have TLS, unless an Ingress says otherwise"`
+	MaxBodyMiB       int           `flag:"max-body-mib" setting:"max_body_mib" range:"0..1048576" help:"largest body of a request unless an Ingress says otherwise, MiB; 0: any"`
+	MaxHeadKiB       int           `flag:"max-head-kib" setting:"max_head_kib" range:"4..1024" help:"largest head of a request or an answer, KiB"`
+	ConnectTimeout   time.Duration `flag:"connect-timeout" setting:"connect_timeout" range:"100ms..1m" help:"how long connecting to an endpoint may take, unless an Ingress says otherwise"`
+	ReadTimeout      time.Duration `flag:"read-timeout" setting:"read_timeout" range:"1s..24h" help:"how long an endpoint may be silent, unless an Ingress says otherwise; the same of both sides of a WebSocket"`
+	SendTimeout      time.Duration `flag:"send-timeout" setting:"send_timeout" range:"1s..24h" help:"how long a piece of a request's body may take to come and to be sent, unless an Ingress says otherwise"`
+	MinBodyRate      int           `flag:"min-body-rate" setting:"min_body_rate" range:"0..1048576" help:"bytes of a request's body that come in a second, at least: a body may take send-timeout and a second for each as many bytes of it, unless an Ingress says otherwise; 0: any"`
+	HeadTimeout      time.Duration `flag:"head-timeout" setting:"head_timeout" range:"1s..5m" help:"how long a request's head may take to come"`
+	IdleTimeout      time.Duration `flag:"idle-timeout" setting:"idle_timeout" range:"1s..1h" help:"how long a client's connection may be without a request"`
+	MaxConnections   int           `flag:"max-connections" setting:"max_connections" range:"64..1048576" help:"connections of clients at a time. Where there are as many, those that have waited longest for a request are closed; while all are being answered, new ones wait until one ends"`
+	ClientShare      int           `flag:"client-share" setting:"client_share" range:"1..100" help:"percent of max-connections that one client has at most once half of them are taken; networks of trusted-cidrs and proxy-protocol-from have no share"`
+	KeepIdle         int           `flag:"keep-idle" setting:"keep_idle" range:"0..10000" help:"connections without a request that are kept to each endpoint"`
+	KeepTimeout      time.Duration `flag:"keep-timeout" setting:"keep_timeout" range:"1s..1h" help:"how long such a connection is kept"`
+	MinTLSVersion    string        `flag:"tls-min-version" setting:"tls_min_version" help:"oldest version of TLS that clients may speak: 1.2 or 1.3"`
+	GatewayAddresses string        `flag:"gateway-addresses" setting:"gateway_addresses" help:"where Gateways are reached: machines, all at the addresses of the machines, on the ports of Ingresses; or load_balancer, each by a service of type LoadBalancer of its own, on any port"`
+	GatewayPorts     string        `flag:"gateway-ports" setting:"gateway_ports" help:"ports of the machines to which those services lead, as first-last"`
+	DrainTimeout     time.Duration `flag:"drain-timeout" setting:"drain_timeout" range:"1s..20s" help:"how long requests may take to end when the daemon stops; upgraded connections end then"`
 }
 
 // DefaultIngress returns the documented defaults.
@@ -54,19 +54,19 @@ func DefaultIngress() Ingress {
 	}
 }
 
-// How the next endpoint is found.
+// Methods to select the next endpoint.
 const (
 	RoundRobin       = "round_robin"
 	LeastConnections = "least_connections"
 )
 
-// Where Gateways are reached.
+// Addresses of Gateways.
 const (
 	OfMachines     = "machines"
 	OfLoadBalancer = "load_balancer"
 )
 
-// PortRange reads two ports with a dash between them.
+// PortRange parses two ports separated by a dash.
 func PortRange(text string) (first, last int, err error) {
 	from, to, _ := strings.Cut(text, "-")
 	first, err = strconv.Atoi(from)

@@ -8,21 +8,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kubelet holds the kubelet's command line: where it finds everything, and who
-// it is. Settings of behaviour are in KubeletFile.
+// Kubelet holds the kubelet's command line: paths and identity. KubeletFile holds the settings of its behaviour.
 type Kubelet struct {
 	Connection
-	Config                        string            `flag:"config"                            help:"KubeletConfiguration file"`
-	RootDir                       string            `flag:"root-dir"                          help:"directory of pods' volumes and of the kubelet's state"`
-	BootstrapKubeconfig           string            `flag:"bootstrap-kubeconfig"              help:"credentials that request the first client certificate, if --kubeconfig has none or an expired one"`
-	HostnameOverride              string            `flag:"hostname-override"                 help:"name of the node; the host name when empty"`
-	NodeIP                        []string          `flag:"node-ip"                           help:"addresses of the node; found when empty"`
-	NodeLabels                    map[string]string `flag:"node-labels"                       help:"labels to register the node with"`
-	ClientCRLFile                 string            `flag:"client-crl-file"                   help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
-	NetworkPolicySocket           string            `flag:"network-policy-socket"             help:"socket of the network daemon; containers start after it reports the pod's policies as applied; no wait when empty"`
-	ImageCredentialProviderConfig string            `flag:"image-credential-provider-config"  help:"CredentialProviderConfig file, which lists the plugins that provide registry credentials"`
+	Config                        string            `flag:"config" help:"KubeletConfiguration file"`
+	RootDir                       string            `flag:"root-dir" help:"directory of pods' volumes and of the kubelet's state"`
+	BootstrapKubeconfig           string            `flag:"bootstrap-kubeconfig" help:"credentials that request the first client certificate, if --kubeconfig has none or an expired one"`
+	HostnameOverride              string            `flag:"hostname-override" help:"name of the node; the host name when empty"`
+	NodeIP                        []string          `flag:"node-ip" help:"addresses of the node; found when empty"`
+	NodeLabels                    map[string]string `flag:"node-labels" help:"labels to register the node with"`
+	ClientCRLFile                 string            `flag:"client-crl-file" help:"revocation list of client certificates, signed by the configured clientCAFile; read again when it changes"`
+	NetworkPolicySocket           string            `flag:"network-policy-socket" help:"socket of the network daemon; containers start after it reports the pod's policies as applied; no wait when empty"`
+	ImageCredentialProviderConfig string            `flag:"image-credential-provider-config" help:"CredentialProviderConfig file, which lists the plugins that provide registry credentials"`
 	ImageCredentialProviderBinDir string            `flag:"image-credential-provider-bin-dir" help:"directory of the credential provider plugins"`
-	AllowedUnsafeSysctls          []string          `flag:"allowed-unsafe-sysctls"            help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"                       setting:"allowed_unsafe_sysctls"`
+	AllowedUnsafeSysctls          []string          `flag:"allowed-unsafe-sysctls" setting:"allowed_unsafe_sysctls" help:"sysctls that pods may set besides the safe ones; a * at the end stands for whatever follows"`
 }
 
 // DefaultKubelet returns the documented defaults.
@@ -30,8 +29,8 @@ func DefaultKubelet() Kubelet {
 	return Kubelet{RootDir: "/var/lib/kubelet"}
 }
 
-// KubeletFile is the part of kubelet.config.k8s.io/v1beta1 KubeletConfiguration
-// that this kubelet knows, in the same spelling and units.
+// KubeletFile is the supported part of KubeletConfiguration of kubelet.config.k8s.io/v1beta1, with the same names and
+// units.
 type KubeletFile struct {
 	APIVersion string `json:"apiVersion"` // kubelet.config.k8s.io/v1beta1
 	Kind       string `json:"kind"`       // KubeletConfiguration
@@ -45,55 +44,55 @@ type KubeletFile struct {
 	Authentication     KubeletAuthentication `json:"authentication"`
 	Authorization      KubeletAuthorization  `json:"authorization"`
 
-	// unix:///run/containerd/containerd.sock
+	// default: unix:///run/containerd/containerd.sock
 	ContainerRuntimeEndpoint string   `json:"containerRuntimeEndpoint,omitempty"`
 	StaticPodPath            string   `json:"staticPodPath,omitempty"`
-	PodCIDR                  string   `json:"podCIDR,omitempty"                  refused:"is not supported: the controller manager gives nodes their networks"`
+	PodCIDR                  string   `json:"podCIDR,omitempty" refused:"is not supported: the controller manager gives nodes their networks"`
 	ClusterDNS               []string `json:"clusterDNS,omitempty"`
 	ClusterDomain            string   `json:"clusterDomain,omitempty"`
-	ResolverConfig           string   `json:"resolvConf"                                                                                                       setting:"resolv_conf" help:"file of the machine with the name servers of pods that do not use the cluster's"`
+	ResolverConfig           string   `json:"resolvConf" setting:"resolv_conf" help:"file of the machine with the name servers of pods that do not use the cluster's"`
 	CgroupDriver             string   `json:"cgroupDriver,omitempty"` // cgroupfs
-	CgroupRoot               string   `json:"cgroupRoot,omitempty"                                                                                             setting:"cgroup_root" help:"control group under which pods run; / when empty"`
-	MaxPods                  int      `json:"maxPods,omitempty"                                                                                                setting:"max_pods"    help:"how many pods the node takes"                                                    range:"1.."`
+	CgroupRoot               string   `json:"cgroupRoot,omitempty" setting:"cgroup_root" help:"control group under which pods run; / when empty"`
+	MaxPods                  int      `json:"maxPods,omitempty" setting:"max_pods" range:"1.." help:"how many pods the node takes"`
 
-	NodeStatusUpdateFrequency      metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty"      setting:"node_status_update_frequency"      range:"1ms.."  help:"how often the node's status is worked out"`
-	NodeStatusReportFrequency      metav1.Duration   `json:"nodeStatusReportFrequency,omitempty"      setting:"node_status_report_frequency"      range:"1ms.."  help:"how often it is written although nothing has changed"`
-	NodeLeaseDurationSeconds       int               `json:"nodeLeaseDurationSeconds,omitempty"       setting:"node_lease_duration_seconds"       range:"1.."    help:"for how long the node's lease says that it is alive, seconds; it is renewed four times in that"`
-	ShutdownGracePeriod            metav1.Duration   `json:"shutdownGracePeriod,omitempty"                                                                                                                                                                                                                                                                                                                          refused:"is not supported: drain the node before its machine is shut down"`
+	NodeStatusUpdateFrequency      metav1.Duration   `json:"nodeStatusUpdateFrequency,omitempty" setting:"node_status_update_frequency" range:"1ms.." help:"how often the node's status is worked out"`
+	NodeStatusReportFrequency      metav1.Duration   `json:"nodeStatusReportFrequency,omitempty" setting:"node_status_report_frequency" range:"1ms.." help:"how often it is written although nothing has changed"`
+	NodeLeaseDurationSeconds       int               `json:"nodeLeaseDurationSeconds,omitempty" setting:"node_lease_duration_seconds" range:"1.." help:"for how long the node's lease says that it is alive, seconds; it is renewed four times in that"`
+	ShutdownGracePeriod            metav1.Duration   `json:"shutdownGracePeriod,omitempty" refused:"is not supported: drain the node before its machine is shut down"`
 	RegisterWithTaints             []Taint           `json:"registerWithTaints,omitempty"`
-	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty"          setting:"protect_kernel_defaults"                          help:"do not start where the kernel is set otherwise than upstream's kubelet wants it; it is never changed"`
-	SystemReserved                 map[string]string `json:"systemReserved,omitempty"                 setting:"system_reserved"                                  help:"resources that are kept for the system: cpu, memory and ephemeral-storage, as { cpu = "100m" }"`
-	KubeReserved                   map[string]string `json:"kubeReserved,omitempty"                   setting:"kube_reserved"                                    help:"resources that are kept for the daemons"`
-	EvictionHard                   map[string]string `json:"evictionHard"                             setting:"eviction_hard"                                    help:"what has to stay free, or pods are evicted, as { "memory.available" = "100Mi", "nodefs.available" = "10%" }: of memory.available, nodefs.available, nodefs.inodesFree, imagefs.available and pid.available. What is left out is not watched"`
-	MergeDefaultEvictionSettings   bool              `json:"mergeDefaultEvictionSettings,omitempty"   setting:"merge_default_eviction_settings"                  help:"what eviction_hard leaves out is watched as by default"`
-	ImageGCHighThresholdPercent    int               `json:"imageGCHighThresholdPercent"              setting:"image_gc_high_threshold_percent"   range:"0..100" help:"how full the disk is, in percent, when images that nobody uses are removed"`
-	ImageGCLowThresholdPercent     int               `json:"imageGCLowThresholdPercent"               setting:"image_gc_low_threshold_percent"    range:"0..100" help:"how full it is when no more are removed, in percent"`
-	ImageMinimumGCAge              metav1.Duration   `json:"imageMinimumGCAge,omitempty"              setting:"image_minimum_gc_age"              range:"0s.."   help:"how long an image is unused before it may be removed"`
-	ContainerLogMaxSize            string            `json:"containerLogMaxSize,omitempty"            setting:"container_log_max_size"                           help:"size at which a container's log is rotated, as 10Mi"`
-	ContainerLogMaxFiles           int               `json:"containerLogMaxFiles,omitempty"           setting:"container_log_max_files"           range:"2.."    help:"how many logs a container has, the one being written among them"`
-	PodPidsLimit                   int               `json:"podPidsLimit"                             setting:"pod_pids_limit"                                   help:"how many processes and threads a pod may have; -1 is as many as the machine allows. Pods that run keep a limit that is taken away"`
-	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty"            setting:"serialize_image_pulls"                            help:"pull one image at a time"`
-	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty" setting:"streaming_connection_idle_timeout" range:"0s.."   help:"after how long exec, attach and port-forward end when nothing comes; 0 is never"`
-	// the kubelet asks for its next client certificate itself
+	ProtectKernelDefaults          bool              `json:"protectKernelDefaults,omitempty" setting:"protect_kernel_defaults" help:"do not start where the kernel is set otherwise than upstream's kubelet wants it; it is never changed"`
+	SystemReserved                 map[string]string `json:"systemReserved,omitempty" setting:"system_reserved" help:"resources that are kept for the system: cpu, memory and ephemeral-storage, as { cpu = \"100m\" }"`
+	KubeReserved                   map[string]string `json:"kubeReserved,omitempty" setting:"kube_reserved" help:"resources that are kept for the daemons"`
+	EvictionHard                   map[string]string `json:"evictionHard" setting:"eviction_hard" help:"what has to stay free, or pods are evicted, as { \"memory.available\" = \"100Mi\", \"nodefs.available\" = \"10%\" }: of memory.available, nodefs.available, nodefs.inodesFree, imagefs.available and pid.available. What is left out is not watched"`
+	MergeDefaultEvictionSettings   bool              `json:"mergeDefaultEvictionSettings,omitempty" setting:"merge_default_eviction_settings" help:"what eviction_hard leaves out is watched as by default"`
+	ImageGCHighThresholdPercent    int               `json:"imageGCHighThresholdPercent" setting:"image_gc_high_threshold_percent" range:"0..100" help:"how full the disk is, in percent, when images that nobody uses are removed"`
+	ImageGCLowThresholdPercent     int               `json:"imageGCLowThresholdPercent" setting:"image_gc_low_threshold_percent" range:"0..100" help:"how full it is when no more are removed, in percent"`
+	ImageMinimumGCAge              metav1.Duration   `json:"imageMinimumGCAge,omitempty" setting:"image_minimum_gc_age" range:"0s.." help:"how long an image is unused before it may be removed"`
+	ContainerLogMaxSize            string            `json:"containerLogMaxSize,omitempty" setting:"container_log_max_size" help:"size at which a container's log is rotated, as 10Mi"`
+	ContainerLogMaxFiles           int               `json:"containerLogMaxFiles,omitempty" setting:"container_log_max_files" range:"2.." help:"how many logs a container has, the one being written among them"`
+	PodPidsLimit                   int               `json:"podPidsLimit" setting:"pod_pids_limit" help:"how many processes and threads a pod may have; -1 is as many as the machine allows. Pods that run keep a limit that is taken away"`
+	SerializeImagePulls            *bool             `json:"serializeImagePulls,omitempty" setting:"serialize_image_pulls" help:"pull one image at a time"`
+	StreamingConnectionIdleTimeout metav1.Duration   `json:"streamingConnectionIdleTimeout,omitempty" setting:"streaming_connection_idle_timeout" range:"0s.." help:"after how long exec, attach and port-forward end when nothing comes; 0 is never"`
+	// RotateCertificates makes the kubelet request its next client certificate.
 	RotateCertificates bool `json:"rotateCertificates,omitempty"`
-	// and its serving certificate, of which somebody has to approve
+	// ServerTLSBootstrap makes it request its serving certificate too, which must be approved.
 	ServerTLSBootstrap bool `json:"serverTLSBootstrap,omitempty"`
-	ReadOnlyPort       int  `json:"readOnlyPort"                                                                                                                                                                                                                                                                                                                                           refused:"is not supported: everything is served at port, to who may ask"`
+	ReadOnlyPort       int  `json:"readOnlyPort" refused:"is not supported: everything is served at port, to who may ask"`
 
-	SingleProcessOOMKill                   *bool           `json:"singleProcessOOMKill,omitempty"                 setting:"single_process_oom_kill"                    help:"on version 2 of control groups, kill single processes of a container that has too little memory, and not all of them; version 1 can do no other"`
-	MemoryReservationPolicy                string          `json:"memoryReservationPolicy"                        setting:"memory_reservation_policy"                  help:"on version 2 of control groups, TieredReservation has the kernel never reclaim the memory that guaranteed pods request, and reclaim that of burstable ones last; None protects nothing"`
-	MemoryThrottlingFactor                 float64         `json:"memoryThrottlingFactor,omitempty"               setting:"memory_throttling_factor"                   help:"on version 2 of control groups, slow down a container that is not guaranteed from this share on of what is between its request of memory and its limit, or the node's memory, as 0.9; 0 slows nothing down"                                                                                                                     range:"0..1"`
-	ContainerLogMonitorInterval            metav1.Duration `json:"containerLogMonitorInterval,omitempty"          setting:"container_log_monitor_interval"             help:"how often it is looked whether logs have to be rotated"                                                                                                                                                                                                                                                                         range:"3s.."`
-	ImagePullCredentialsVerificationPolicy string          `json:"imagePullCredentialsVerificationPolicy"         setting:"image_pull_credentials_verification_policy" help:"of which images that are on the node a pod must show, by its pull secrets, that it could pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
-	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist"    help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
+	SingleProcessOOMKill                   *bool           `json:"singleProcessOOMKill,omitempty" setting:"single_process_oom_kill" help:"on version 2 of control groups, kill single processes of a container that has too little memory, and not all of them; version 1 can do no other"`
+	MemoryReservationPolicy                string          `json:"memoryReservationPolicy" setting:"memory_reservation_policy" help:"on version 2 of control groups, TieredReservation has the kernel never reclaim the memory that guaranteed pods request, and reclaim that of burstable ones last; None protects nothing"`
+	MemoryThrottlingFactor                 float64         `json:"memoryThrottlingFactor,omitempty" setting:"memory_throttling_factor" range:"0..1" help:"on version 2 of control groups, slow down a container that is not guaranteed from this share on of what is between its request of memory and its limit, or the node's memory, as 0.9; 0 slows nothing down"`
+	ContainerLogMonitorInterval            metav1.Duration `json:"containerLogMonitorInterval,omitempty" setting:"container_log_monitor_interval" range:"3s.." help:"how often it is looked whether logs have to be rotated"`
+	ImagePullCredentialsVerificationPolicy string          `json:"imagePullCredentialsVerificationPolicy" setting:"image_pull_credentials_verification_policy" help:"of which images that are on the node a pod must show, by its pull secrets, that it could pull them: NeverVerify (none), NeverVerifyPreloadedImages (those that a kubelet has pulled), NeverVerifyAllowlistedImages (all but those of preloaded_images_verification_allowlist that no kubelet has pulled) or AlwaysVerify (all)"`
+	PreloadedImagesVerificationAllowlist   []string        `json:"preloadedImagesVerificationAllowlist,omitempty" setting:"preloaded_images_verification_allowlist" help:"names of images without tag and digest, as registry.example/team/web, or of all below a path, as registry.example/team/*"`
 }
 
 // Values of ImagePullCredentialsVerificationPolicy. They select the images on the node for which a pod must prove that
 // it could pull them.
 const (
 	VerifyNone          = "NeverVerify"
-	VerifyPulled        = "NeverVerifyPreloadedImages"   // those that a kubelet has pulled
-	VerifyAllButAllowed = "NeverVerifyAllowlistedImages" // and those that are not on the list
+	VerifyPulled        = "NeverVerifyPreloadedImages"   // only images that a kubelet has pulled
+	VerifyAllButAllowed = "NeverVerifyAllowlistedImages" // also preloaded images that are not on the allow list
 	VerifyAll           = "AlwaysVerify"
 )
 
@@ -103,7 +102,7 @@ const (
 	ReserveTiered = "TieredReservation"
 )
 
-// KubeletAuthentication says who may call the kubelet.
+// KubeletAuthentication configures how the kubelet authenticates requests.
 type KubeletAuthentication struct {
 	X509 struct {
 		ClientCAFile string `json:"clientCAFile,omitempty"`
@@ -116,21 +115,21 @@ type KubeletAuthentication struct {
 	} `json:"webhook"`
 }
 
-// KubeletAuthorization says what they may do: Webhook asks the API server.
+// KubeletAuthorization configures how the kubelet authorizes requests. Webhook means that it asks the API server.
 type KubeletAuthorization struct {
 	Mode string `json:"mode,omitempty"`
 }
 
-// KubeletSettings is all that a kubelet is told: its command line and its file.
+// KubeletSettings holds all settings of a kubelet: its command line and its file.
 type KubeletSettings struct {
 	Kubelet
 	KubeletFile
 }
 
-// problems leaves those of the parts to the parts.
+// problems returns nothing, because the two parts check themselves.
 func (*KubeletSettings) problems() []Problem { return nil }
 
-// DefaultKubeletSettings returns the documented defaults of both.
+// DefaultKubeletSettings returns the documented defaults.
 func DefaultKubeletSettings() KubeletSettings {
 	return KubeletSettings{DefaultKubelet(), DefaultKubeletFile()}
 }
@@ -142,8 +141,8 @@ type Taint struct {
 	Effect string `json:"effect"`
 }
 
-// ReadKubeletFile reads a KubeletConfiguration over the defaults. A field that is not known is an error. Thresholds of
-// eviction are all those that the file has, unless it says that the defaults stand beside them.
+// ReadKubeletFile parses a KubeletConfiguration on top of the defaults. An unknown field is an error. The file's
+// eviction thresholds replace the defaults, unless the file asks to merge them.
 func ReadKubeletFile(text []byte) (KubeletFile, error) {
 	file := DefaultKubeletFile()
 	usual := file.EvictionHard
@@ -161,7 +160,7 @@ func ReadKubeletFile(text []byte) (KubeletFile, error) {
 	return file, nil
 }
 
-// DefaultKubeletFile returns the documented defaults, upstream's.
+// DefaultKubeletFile returns the documented defaults, which are upstream's.
 func DefaultKubeletFile() KubeletFile {
 	f := KubeletFile{
 		APIVersion: "kubelet.config.k8s.io/v1beta1", Kind: "KubeletConfiguration",
@@ -190,25 +189,24 @@ func DefaultKubeletFile() KubeletFile {
 	return f
 }
 
-// Proxy holds kube-proxy's command line, and Network's where the pod network
-// between machines is kept by the same process's sibling daemon.
+// Proxy configures kube-proxy.
 type Proxy struct {
 	Connection
-	HostnameOverride   string        `flag:"hostname-override"    help:"name of the node; the host name when empty"`
-	ProxyMode          string        `flag:"proxy-mode"           help:"what carries packets to services: nftables (an endpoint at random, at the same cost however many services there are), iptables (at random, by rules that are tried one after the other) or userspace (in turn, by the proxy itself, which is then the client that endpoints see). Connections of nftables and iptables go on when it is changed" setting:"mode"`
-	ClusterCIDR        []string      `flag:"cluster-cidr"         help:"networks of pod addresses"`
-	NodePortAddresses  []string      `flag:"nodeport-addresses"   help:"networks in which node ports answer; all local addresses when empty"                                                                                                                                                                                                                                                                             setting:"node_port_addresses"`
-	HealthzBindAddress string        `flag:"healthz-bind-address" help:"host:port of /healthz"                                                                                                                                                                                                                                                                                                                           setting:"healthz_bind_address"`
-	MetricsBindAddress string        `flag:"metrics-bind-address" help:"host:port of /metrics"                                                                                                                                                                                                                                                                                                                           setting:"metrics_bind_address"`
-	MinSyncPeriod      time.Duration `flag:"min-sync-period"      help:"shortest time between two changes of the rules"                                                                                                                                                                                                                                                                                                  setting:"min_sync_period"      range:"0s..1h"`
+	HostnameOverride   string        `flag:"hostname-override" help:"name of the node; the host name when empty"`
+	ProxyMode          string        `flag:"proxy-mode" setting:"mode" help:"what carries packets to services: nftables (an endpoint at random, at the same cost however many services there are), iptables (at random, by rules that are tried one after the other) or userspace (in turn, by the proxy itself, which is then the client that endpoints see). Connections of nftables and iptables go on when it is changed"`
+	ClusterCIDR        []string      `flag:"cluster-cidr" help:"networks of pod addresses"`
+	NodePortAddresses  []string      `flag:"nodeport-addresses" setting:"node_port_addresses" help:"networks in which node ports answer; all local addresses when empty"`
+	HealthzBindAddress string        `flag:"healthz-bind-address" setting:"healthz_bind_address" help:"host:port of /healthz"`
+	MetricsBindAddress string        `flag:"metrics-bind-address" setting:"metrics_bind_address" help:"host:port of /metrics"`
+	MinSyncPeriod      time.Duration `flag:"min-sync-period" setting:"min_sync_period" range:"0s..1h" help:"shortest time between two changes of the rules"`
 
-	ConntrackMaxPerCore     int           `flag:"conntrack-max-per-core"            setting:"conntrack_max_per_core"            range:"0..1048576"  help:"connections that the kernel tracks for each processor; 0 leaves what the kernel has. A larger limit is not lowered"`
-	ConntrackMin            int           `flag:"conntrack-min"                     setting:"conntrack_min"                     range:"0..67108864" help:"connections that the kernel tracks at least, however few processors there are"`
-	ConntrackTCPEstablished time.Duration `flag:"conntrack-tcp-timeout-established" setting:"conntrack_tcp_timeout_established" range:"0s..8760h"   help:"how long an idle TCP connection is tracked; 0 leaves what the kernel has"`
-	ConntrackTCPCloseWait   time.Duration `flag:"conntrack-tcp-timeout-close-wait"  setting:"conntrack_tcp_timeout_close_wait"  range:"0s..8760h"   help:"how long a TCP connection is tracked that one end has closed; 0 leaves what the kernel has"`
-	ConntrackTCPBeLiberal   bool          `flag:"conntrack-tcp-be-liberal"          setting:"conntrack_tcp_be_liberal"                              help:"treat packets outside of the window as part of their TCP connection"`
-	ConntrackUDP            time.Duration `flag:"conntrack-udp-timeout"             setting:"conntrack_udp_timeout"             range:"0s..8760h"   help:"how long UDP packets without an answer are tracked; 0 leaves what the kernel has"`
-	ConntrackUDPStream      time.Duration `flag:"conntrack-udp-timeout-stream"      setting:"conntrack_udp_timeout_stream"      range:"0s..8760h"   help:"how long UDP packets in both directions are tracked; 0 leaves what the kernel has"`
+	ConntrackMaxPerCore     int           `flag:"conntrack-max-per-core" setting:"conntrack_max_per_core" range:"0..1048576" help:"connections that the kernel tracks for each processor; 0 leaves what the kernel has. A larger limit is not lowered"`
+	ConntrackMin            int           `flag:"conntrack-min" setting:"conntrack_min" range:"0..67108864" help:"connections that the kernel tracks at least, however few processors there are"`
+	ConntrackTCPEstablished time.Duration `flag:"conntrack-tcp-timeout-established" setting:"conntrack_tcp_timeout_established" range:"0s..8760h" help:"how long an idle TCP connection is tracked; 0 leaves what the kernel has"`
+	ConntrackTCPCloseWait   time.Duration `flag:"conntrack-tcp-timeout-close-wait" setting:"conntrack_tcp_timeout_close_wait" range:"0s..8760h" help:"how long a TCP connection is tracked that one end has closed; 0 leaves what the kernel has"`
+	ConntrackTCPBeLiberal   bool          `flag:"conntrack-tcp-be-liberal" setting:"conntrack_tcp_be_liberal" help:"treat packets outside of the window as part of their TCP connection"`
+	ConntrackUDP            time.Duration `flag:"conntrack-udp-timeout" setting:"conntrack_udp_timeout" range:"0s..8760h" help:"how long UDP packets without an answer are tracked; 0 leaves what the kernel has"`
+	ConntrackUDPStream      time.Duration `flag:"conntrack-udp-timeout-stream" setting:"conntrack_udp_timeout_stream" range:"0s..8760h" help:"how long UDP packets in both directions are tracked; 0 leaves what the kernel has"`
 }
 
 // DefaultProxy returns the documented defaults.
@@ -220,21 +218,21 @@ func DefaultProxy() Proxy {
 	}
 }
 
-// Network configures the pod network daemon: CNI configuration on this machine
-// and routes to the pod networks of the others.
+// Network configures the pod network daemon: the CNI configuration of this machine, and the routes to other machines'
+// pods.
 type Network struct {
 	Connection
-	HostnameOverride string   `flag:"hostname-override"     help:"name of the node; the host name when empty"`
-	ClusterCIDR      []string `flag:"cluster-cidr"          help:"networks of pod addresses: what leaves them is masqueraded"`
-	CNIConfDir       string   `flag:"cni-conf-dir"          help:"directory of the CNI configuration"`
-	MTU              int      `flag:"mtu"                   help:"largest packet between pods, bytes; that of the node's own interface when 0. Pods that run keep what they have" setting:"mtu"                   range:"0|576..65535"`
-	Exceptions       []string `flag:"masquerade-exceptions" help:"networks, besides those of pods, that pods reach under their own addresses rather than their node's"            setting:"masquerade_exceptions"`
-	VXLANID          int      `flag:"vxlan-id"              help:"number of the VXLAN in which packets go to pods of nodes behind a router"                                       setting:"vxlan_id"              range:"1..16777215"`
-	VXLANPort        int      `flag:"vxlan-port"            help:"UDP port at which nodes get them"                                                                               setting:"vxlan_port"            range:"1..65535"`
-	HealthAddress    string   `flag:"health-address"        help:"host:port of health and metrics"                                                                                setting:"health_address"`
-	NodeKubeconfig   string   `flag:"node-kubeconfig"       help:"kubeconfig of this machine's node, as which its pods are watched; the daemon's own when empty"`
-	PolicySocket     string   `flag:"policy-socket"         help:"socket at which the kubelet asks whether a pod's network policies hold, before its containers start"`
-	RoutesOnly       bool     `flag:"routes-only"           help:"keep routes to the pods of all nodes, and no pod network here: for a machine that is no node"`
+	HostnameOverride string   `flag:"hostname-override" help:"name of the node; the host name when empty"`
+	ClusterCIDR      []string `flag:"cluster-cidr" help:"networks of pod addresses: what leaves them is masqueraded"`
+	CNIConfDir       string   `flag:"cni-conf-dir" help:"directory of the CNI configuration"`
+	MTU              int      `flag:"mtu" setting:"mtu" range:"0|576..65535" help:"largest packet between pods, bytes; that of the node's own interface when 0. Pods that run keep what they have"`
+	Exceptions       []string `flag:"masquerade-exceptions" setting:"masquerade_exceptions" help:"networks, besides those of pods, that pods reach under their own addresses rather than their node's"`
+	VXLANID          int      `flag:"vxlan-id" setting:"vxlan_id" range:"1..16777215" help:"number of the VXLAN in which packets go to pods of nodes behind a router"`
+	VXLANPort        int      `flag:"vxlan-port" setting:"vxlan_port" range:"1..65535" help:"UDP port at which nodes get them"`
+	HealthAddress    string   `flag:"health-address" setting:"health_address" help:"host:port of health and metrics"`
+	NodeKubeconfig   string   `flag:"node-kubeconfig" help:"kubeconfig of this machine's node, as which its pods are watched; the daemon's own when empty"`
+	PolicySocket     string   `flag:"policy-socket" help:"socket at which the kubelet asks whether a pod's network policies hold, before its containers start"`
+	RoutesOnly       bool     `flag:"routes-only" help:"keep routes to the pods of all nodes, and no pod network here: for a machine that is no node"`
 }
 
 // DefaultNetwork returns the documented defaults.
@@ -248,12 +246,12 @@ func DefaultNetwork() Network {
 	}
 }
 
-// Address configures the keeper of the virtual address on a machine of the control plane.
+// Address configures the daemon that manages the virtual address on a machine of the control plane.
 type Address struct {
 	Connection
-	Address       string `flag:"address"        help:"virtual address that one machine holds at a time"`
-	NodeName      string `flag:"node-name"      help:"name of this machine, under which it holds the lease kube-system/kube-address"`
-	NodeIP        string `flag:"node-ip"        help:"this machine's own address: the interface that has it gets the virtual one"`
+	Address       string `flag:"address" help:"virtual address that one machine holds at a time"`
+	NodeName      string `flag:"node-name" help:"name of this machine, under which it holds the lease kube-system/kube-address"`
+	NodeIP        string `flag:"node-ip" help:"this machine's own address: the interface that has it gets the virtual one"`
 	HealthAddress string `flag:"health-address" help:"host:port of health and metrics"`
 }
 

@@ -13,38 +13,41 @@ import (
 	"strings"
 )
 
-// PoolsName is the ConfigMap in kube-system that has the pools of addresses for Services of type LoadBalancer: each key
-// of its data is the name of a pool, each value a Pool as JSON.
+// PoolsName is the ConfigMap in kube-system with the address pools for Services of type LoadBalancer. Each key of its
+// data is the name of a pool, and each value a Pool as JSON.
 const PoolsName = "load-balancer-pools"
 
-// NoPoolsAnnotation of that ConfigMap, with the value "true", says that there are to be no pools. A ConfigMap without
-// pools that does not say so, and one that is missing, say nothing: Services keep what they have.
+// NoPoolsAnnotation with the value "true" on that ConfigMap means that there are no pools. A ConfigMap that is missing,
+// or that is empty without this annotation, changes nothing: Services retain their addresses.
 const NoPoolsAnnotation = "clusterctl.local/no-load-balancer-pools"
 
-// Pool is addresses that Services of type LoadBalancer get.
+// Pool is a set of addresses for Services of type LoadBalancer.
 type Pool struct {
 	Name      string   `json:"-"`
-	Addresses []string `json:"addresses"` // as ReadRange reads them
-	// whether Services that name no pool and no address get one; nil means yes
+	Addresses []string `json:"addresses"` // in the format of ReadRange
+	// AutoAssign means that Services get an address even if they name neither a pool nor an address. nil means true.
 	AutoAssign *bool    `json:"autoAssign,omitempty"`
-	Namespaces []string `json:"namespaces,omitempty"` // whose Services get an address; none means all
-	// of the machines, on which the addresses are announced; none means that of their network
+	Namespaces []string `json:"namespaces,omitempty"` // namespaces whose Services may use the pool; empty means all
+	// Interfaces are the interfaces of the machines on which the addresses are announced. Empty means the interface of
+	// the addresses' network.
 	Interfaces []string `json:"interfaces,omitempty"`
-	// ShareBetweenNamespaces lets Services of different namespaces share an address; nil means no. Whoever may write a
-	// Service anywhere could guess the key by which others share theirs, and take the ports that those leave.
+	// ShareBetweenNamespaces allows Services of different namespaces to share an address. nil means false. Otherwise
+	// users who may write any Service could guess another Service's sharing key, and take the remaining ports of its
+	// address.
 	ShareBetweenNamespaces *bool `json:"shareBetweenNamespaces,omitempty"`
 
-	// routers that are told of the addresses; nil means that neighbours are, by ARP and NDP
+	// BGP configures routers to which the addresses are announced. nil means that they are announced to neighbours by
+	// ARP and NDP.
 	BGP *BGP `json:"bgp,omitempty"`
 
-	Ranges []Range `json:"-"` // what Addresses say
+	Ranges []Range `json:"-"` // Addresses in parsed form
 }
 
-// BGP is the routers that are told of a pool's addresses, by all machines that may take packets for them.
+// BGP lists the routers to which all machines that may receive the packets announce a pool's addresses.
 type BGP struct {
-	ASN   uint32    `json:"asn"` // of the machines
+	ASN   uint32    `json:"asn"` // autonomous system of the machines
 	Peers []BGPPeer `json:"peers"`
-	// after so much silence a machine is taken for dead; 0 means BGPHoldTimeSeconds
+	// HoldTimeSeconds is the time without messages after which a machine counts as dead. 0 means BGPHoldTimeSeconds.
 	HoldTimeSeconds int `json:"holdTimeSeconds,omitempty"`
 }
 
@@ -55,13 +58,13 @@ type BGPPeer struct {
 	ASN     uint32 `json:"asn"`
 }
 
-// Defaults, and the shortest hold time that there is.
+// Defaults for BGP. The default hold time is also the shortest permitted one.
 const (
 	BGPPort            = 179
 	BGPHoldTimeSeconds = 3
 )
 
-// Problem says what is wrong with it, "" when nothing is.
+// Problem returns why the configuration is invalid, or "".
 func (b *BGP) Problem() string {
 	switch {
 	case b.ASN == 0:
@@ -87,8 +90,7 @@ func (b *BGP) Problem() string {
 	return ""
 }
 
-// sameSessions says why two pools cannot be told to the same routers, "" when they can: a router has one session with a
-// machine.
+// sameSessions returns why two pools cannot use the same routers, or "". A router has only one session with a machine.
 func sameSessions(a, b Pool) string {
 	if a.BGP == nil || b.BGP == nil {
 		return ""
@@ -104,7 +106,7 @@ func sameSessions(a, b Pool) string {
 	return ""
 }
 
-// SessionProblem says why a pool cannot be beside others, "" when it can.
+// SessionProblem returns why a pool conflicts with others, or "".
 func SessionProblem(pool Pool, others []Pool) string {
 	for _, o := range others {
 		if text := sameSessions(pool, o); text != "" {
@@ -114,7 +116,7 @@ func SessionProblem(pool Pool, others []Pool) string {
 	return ""
 }
 
-// Range is addresses of one family from First to Last.
+// Range is the addresses of one family from First to Last.
 type Range struct{ First, Last netip.Addr }
 
 // Contains reports whether an address is in the range.
@@ -122,7 +124,7 @@ func (r Range) Contains(a netip.Addr) bool {
 	return r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0 && a.BitLen() == r.First.BitLen()
 }
 
-// Overlaps reports whether some address is in both.
+// Overlaps reports whether the ranges have an address in common.
 func (r Range) Overlaps(o Range) bool { return r.Contains(o.First) || o.Contains(r.First) }
 
 func (r Range) String() string {
@@ -132,7 +134,7 @@ func (r Range) String() string {
 	return r.First.String() + "-" + r.Last.String()
 }
 
-// PrefixRange is all addresses of a network.
+// PrefixRange returns the range of all addresses of a network.
 func PrefixRange(p netip.Prefix) Range {
 	last := p.Masked().Addr().AsSlice()
 	for bit := p.Bits(); bit < 8*len(last); bit++ {
@@ -142,8 +144,8 @@ func PrefixRange(p netip.Prefix) Range {
 	return Range{p.Masked().Addr(), end}
 }
 
-// ReadRange reads an address, a range from one to another, or a network. Of a network, the address that stands for the
-// network itself is left out, and in IPv4 the one that reaches all of it.
+// ReadRange parses an address, a range from one address to another, or a network. It excludes a network's first
+// address, and the broadcast address of an IPv4 network.
 func ReadRange(text string) (Range, error) {
 	if from, to, isRange := strings.Cut(text, "-"); isRange {
 		first, err := readAddress(from)
@@ -194,17 +196,17 @@ func readAddress(text string) (netip.Addr, error) {
 	return a, nil
 }
 
-// Contains reports whether an address is of the pool.
+// Contains reports whether an address belongs to the pool.
 func (pool *Pool) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(pool.Ranges, func(r Range) bool { return r.Contains(a) })
 }
 
-// Serves reports whether Services of a namespace get addresses of the pool.
+// Serves reports whether Services of a namespace may use the pool.
 func (pool *Pool) Serves(namespace string) bool {
 	return len(pool.Namespaces) == 0 || slices.Contains(pool.Namespaces, namespace)
 }
 
-// EncodePools returns what the ConfigMap holds, and the annotations that it has.
+// EncodePools returns the data and annotations of the ConfigMap.
 func EncodePools(pools []Pool) (data, annotations map[string]string, err error) {
 	if len(pools) == 0 {
 		return nil, map[string]string{NoPoolsAnnotation: "true"}, nil
@@ -220,8 +222,8 @@ func EncodePools(pools []Pool) (data, annotations map[string]string, err error) 
 	return data, nil, nil
 }
 
-// ReadPools reads a ConfigMap of pools, by its data and its annotations. It returns an error, and no pools, when
-// nothing may follow from it: it cannot be read, or is empty and does not say that there are to be no pools.
+// ReadPools parses the data and annotations of a ConfigMap of pools. It returns an error and no pools if the ConfigMap
+// is invalid, or if it is empty without NoPoolsAnnotation.
 func ReadPools(data, annotations map[string]string) ([]Pool, error) {
 	if len(data) == 0 && annotations[NoPoolsAnnotation] != "true" {
 		return nil, fmt.Errorf("it is empty, and has no annotation %s: \"true\"", NoPoolsAnnotation)
@@ -229,8 +231,8 @@ func ReadPools(data, annotations map[string]string) ([]Pool, error) {
 	return DecodePools(data)
 }
 
-// DecodePools reads pools as the ConfigMap holds them, sorted by name. Nothing is returned when something of it is
-// wrong: half of the pools would have addresses of the other half taken back.
+// DecodePools parses the data of the ConfigMap. It returns the pools sorted by name. If anything is invalid it returns
+// none: with only a part of the pools, Services would lose the addresses of the others.
 func DecodePools(data map[string]string) ([]Pool, error) {
 	var pools []Pool
 	for _, name := range slices.Sorted(maps.Keys(data)) {

@@ -74,7 +74,7 @@ func TestPoolsAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
-// That there are to be no pools is said, and nothing that is empty or lost says it.
+// An explicit annotation means that there are no pools. Missing or empty data does not.
 func TestNoPoolsAreSaid(t *testing.T) {
 	data, annotations, err := EncodePools(nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestNoPoolsAreSaid(t *testing.T) {
 	}
 }
 
-// Of pools of which one cannot be read, none is: its addresses would be taken back.
+// If one pool is invalid, no pool is read. Otherwise Services would lose the addresses of that pool.
 func TestPoolsThatAreNotRead(t *testing.T) {
 	const good = `{"addresses":["10.0.0.10-10.0.0.20"]}`
 	for text, want := range map[string]string{

@@ -190,7 +190,7 @@ func (d *DNS) problems() (list []Problem) {
 	return append(list, addresses(map[string]string{"health_address": d.HealthAddress})...)
 }
 
-// addresses finds what is no host:port. An empty one serves nothing.
+// addresses returns problems for values that are not host:port. An empty value serves nothing and is valid.
 func addresses(given map[string]string) (list []Problem) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		text := given[name]
@@ -209,7 +209,7 @@ func addresses(given map[string]string) (list []Problem) {
 	return list
 }
 
-// measured are what the kubelet watches, and evicts pods for.
+// measured lists the signals for which the kubelet evicts pods.
 var measured = []string{
 	"memory.available",
 	"nodefs.available",
@@ -218,7 +218,7 @@ var measured = []string{
 	"pid.available",
 }
 
-// reservable is what can be kept from pods.
+// reservable lists the resources that can be reserved.
 var reservable = []string{"cpu", "memory", "ephemeral-storage"}
 
 func (f *KubeletFile) problems() (list []Problem) {
@@ -330,7 +330,7 @@ func (f *KubeletFile) problems() (list []Problem) {
 	return list
 }
 
-// threshold says whether a text is a quantity or a percentage.
+// threshold reports whether a text is a quantity or a percentage.
 func threshold(text string) bool {
 	if share, ok := strings.CutSuffix(text, "%"); ok {
 		percent, err := strconv.ParseFloat(share, 64)

@@ -13,17 +13,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Setting is a field of a daemon's configuration that users of clusterctl may set: one with a setting tag, which is its
-// name in the configuration language. Everything else follows from the field: its type, its help, its default, and what
-// is checked of its value.
+// Setting is a field of a daemon's configuration that users of clusterctl may set. It has a setting tag with its name
+// in the configuration language. Its type, help, default and checks are derived from the field.
 //
-// A doc tag stands for the help where the language has the setting otherwise than the daemon: the content of a file,
-// not its path. A range tag says which values are allowed, as "1..100", "1s.." or, for one value that means something
-// else, "0|576..65535". A fixed tag says why the setting stays what it was when the cluster was made. A refused tag is
-// on other fields, and says why only their zero value is carried out.
+// A doc tag replaces the help if the setting differs in the language, for example the content of a file instead of its
+// path. A range tag defines the valid values, as "1..100", "1s.." or, with a special value, "0|576..65535". A fixed tag
+// explains why the setting cannot be changed after the cluster was created. A refused tag is for other fields, and
+// explains why only their zero value is supported.
 type Setting struct {
 	Name    string
-	Told    string // how the daemon itself is told: --node-monitor-period, or the name in its file
+	Told    string // the daemon's name for it: --node-monitor-period, or the name in its file
 	Help    string
 	Default any
 	Fixed   string
@@ -32,7 +31,7 @@ type Setting struct {
 	field  []int
 }
 
-// Settings returns the settings of the configuration that def points to, in the order of its fields. def has the
+// Settings returns the settings of the configuration that def points to, in the order of its fields. def contains the
 // defaults.
 func Settings(def any) []Setting { return settingsIn(reflect.ValueOf(def).Elem(), nil) }
 
@@ -60,8 +59,8 @@ func settingsIn(value reflect.Value, at []int) (list []Setting) {
 	return list
 }
 
-// Others are the fields that users cannot set, as the daemon is told of them without dashes, with why nobody can where
-// that is so.
+// Others returns the fields that users cannot set, by the daemon's names without dashes. The values explain why, or are
+// empty.
 func Others(def any) map[string]string {
 	list := map[string]string{}
 	t := reflect.TypeOf(def).Elem()
@@ -79,15 +78,15 @@ func Others(def any) map[string]string {
 	return list
 }
 
-// Of is the setting's value in the configuration that cfg points to.
+// Of returns the setting's value in the configuration that cfg points to.
 func (s Setting) Of(cfg any) any { return s.in(cfg).Interface() }
 
-// Put sets it. A value of another type than the field's is a mistake of the program.
+// Put sets the setting's value in the configuration that cfg points to. It panics if the type is wrong.
 func (s Setting) Put(cfg, value any) { s.in(cfg).Set(reflect.ValueOf(value)) }
 
 func (s Setting) in(cfg any) reflect.Value { return reflect.ValueOf(cfg).Elem().FieldByIndex(s.field) }
 
-// Text is a value of a setting as the language writes it.
+// Text returns a value of a setting in the syntax of the language.
 func Text(value any) string {
 	switch v := value.(type) {
 	case time.Duration:
@@ -114,7 +113,7 @@ func Text(value any) string {
 	return string(text)
 }
 
-// duration leaves out the minutes and seconds of whole hours.
+// duration formats a duration without zero minutes and seconds.
 func duration(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -125,15 +124,13 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Chosen are the settings of one configuration that somebody has chosen; where they are laid over a configuration,
-// everything else stays.
+// Chosen holds the settings that were explicitly set. Applied to a configuration, it leaves all others unchanged.
 type Chosen[T any] struct {
 	values T
 	names  []string // sorted
 }
 
-// Choose notes a setting's value. A name that is no setting's, or a value of another type than its field, is a mistake
-// of the program.
+// Choose sets a setting. It panics if the name is unknown or the type is wrong.
 func (c *Chosen[T]) Choose(name string, value any) {
 	for _, s := range Settings(&c.values) {
 		if s.Name == name {
@@ -145,10 +142,10 @@ func (c *Chosen[T]) Choose(name string, value any) {
 	panic(fmt.Sprintf("config: %T has no setting %s", c.values, name))
 }
 
-// Names are the settings that were chosen, sorted.
+// Names returns the names of the settings that were set, sorted.
 func (c Chosen[T]) Names() []string { return c.names }
 
-// Over sets what was chosen in a configuration.
+// Over applies the settings to a configuration.
 func (c Chosen[T]) Over(cfg *T) {
 	if len(c.names) == 0 {
 		return
@@ -160,7 +157,7 @@ func (c Chosen[T]) Over(cfg *T) {
 	}
 }
 
-// MarshalJSON writes what was chosen, by name.
+// MarshalJSON encodes the settings by name.
 func (c Chosen[T]) MarshalJSON() ([]byte, error) {
 	chosen := map[string]any{}
 	for _, s := range Settings(&c.values) {
@@ -171,7 +168,7 @@ func (c Chosen[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(chosen)
 }
 
-// UnmarshalJSON reads that. Names that this release has no setting of are left out: another release had them.
+// UnmarshalJSON decodes settings. Unknown names are ignored, since another release may have written them.
 func (c *Chosen[T]) UnmarshalJSON(text []byte) error {
 	var chosen map[string]json.RawMessage
 	if err := json.Unmarshal(text, &chosen); err != nil {

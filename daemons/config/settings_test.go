@@ -18,7 +18,7 @@ import (
 
 func pointer[T any](v T) any { return &v }
 
-// defaults makes the configurations that have settings, by the names of their blocks.
+// defaults holds the constructors of configurations with settings, by the names of their blocks.
 var defaults = map[string]func() any{
 	"scheduler":   func() any { return pointer(config.DefaultScheduler()) },
 	"controllers": func() any { return pointer(config.DefaultControllerManager()) },
@@ -51,7 +51,7 @@ func TestSettingsHaveNamesOfTheLanguageAndSayWhatTheyAre(t *testing.T) {
 	}
 }
 
-// roundTrip renders a configuration as provisioning does, and reads it as the daemon does.
+// roundTrip renders a configuration as provisioning does, and parses it as the daemon does.
 func roundTrip(t rapid.TB, cfg, def any) any {
 	if k, ok := cfg.(*config.KubeletSettings); ok {
 		text, err := yaml.Marshal(k.KubeletFile)
@@ -101,7 +101,7 @@ func TestEverySettingIsReadBackAsItWasRendered(t *testing.T) {
 
 func TestWhatIsChosenGoesOverTheRestAndNothingElseDoes(t *testing.T) {
 	var chosen config.Chosen[config.KubeletSettings]
-	chosen.Choose("max_pods", 110) // as by default, and chosen all the same
+	chosen.Choose("max_pods", 110) // the default, but set explicitly
 	chosen.Choose("cgroup_root", "/lab")
 	copied := chosen
 	copied.Choose("pod_pids_limit", 7)

@@ -1,5 +1,5 @@
-// Package controllers runs the controllers: one child package each, all fed by one set
-// of watch caches, active in one process of the cluster at a time.
+// Package controllers runs the controllers. Each is a child package. They share one set of watch caches and are active
+// in one process of the cluster at a time.
 package controllers
 
 import (
@@ -63,8 +63,9 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// all is every controller, by the name that --controllers knows it by, with the service account that it is, whose role
-// has the same name, and upstream's name for whom its events are from; those without one have no events.
+// all lists every controller with its name for --controllers, its service account, and upstream's name for the source
+// of its events. The account's role has the same name as the account. Controllers without an event source record no
+// events.
 var all = []struct {
 	name string
 	new  func(loop.Context) loop.Controller
@@ -125,12 +126,12 @@ var all = []struct {
 // Lease is the name of the lease in kube-system whose holder is active.
 const Lease = "kube-controller-manager"
 
-// Options replace what the controllers touch, for clusters that time is moved and faults are put in, and that are one
-// process.
+// Options replaces dependencies of the controllers, for tests that control time or inject faults, and for clusters in a
+// single process.
 type Options struct {
-	Clock clock.WithTicker                             // all that waits goes by it; nil means the real one
-	Wrap  func(to http.RoundTripper) http.RoundTripper // what requests to the API server go through; nil means nothing
-	// Vouched says which nodes are as much alive as this process, and renew no lease; nil means that none is.
+	Clock clock.WithTicker                             // clock of all timers; nil means the real clock
+	Wrap  func(to http.RoundTripper) http.RoundTripper // wraps the transport to the API server; nil means no wrapper
+	// Vouched reports whether a node is alive whenever this process is, and renews no lease. nil means that no node is.
 	Vouched func(node string) bool
 }
 
@@ -139,7 +140,7 @@ func Run(ctx context.Context, cfg config.ControllerManager, env run.Env) error {
 	return RunWith(ctx, cfg, env, Options{})
 }
 
-// RunWith runs the controllers with some of what they touch replaced.
+// RunWith is like Run, with dependencies replaced by o.
 func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o Options) error {
 	chosen, err := config.ChosenControllers(cfg.Controllers)
 	if err != nil {
@@ -212,10 +213,10 @@ func RunWith(ctx context.Context, cfg config.ControllerManager, env run.Env, o O
 	return g.Wait()
 }
 
-// manager is what runs while this process leads.
+// manager holds what is needed while this process leads.
 type manager struct {
 	rest      *rest.Config
-	anonymous func() (*rest.Config, error) // the same without its credentials
+	anonymous func() (*rest.Config, error) // the same configuration without credentials
 	cfg       config.ControllerManager
 	chosen    []string
 	clock     clock.WithTicker
@@ -239,7 +240,7 @@ func (m manager) run(ctx context.Context) error {
 	if c.Client, c.Dynamic, c.Metadata, err = identity.Clients(m.rest); err != nil {
 		return err
 	}
-	// What is watched for many is watched by the manager's own user.
+	// Shared caches use the manager's own user.
 	c.Informers = informers.New(c.Client, informers.WithTransform(newSlimmer().slim))
 	as, err := m.identities(c)
 	if err != nil {
@@ -263,7 +264,7 @@ func (m manager) run(ctx context.Context) error {
 		controllers = append(controllers, entry.new(own))
 	}
 	for _, controller := range controllers {
-		// only now, when all have said which caches they need: one that runs may start them
+		// Start controllers only after all have registered their caches: a controller that runs may start them.
 		g.Go(func() error { return controller.Run(ctx) })
 	}
 	c.Informers.StartWithContext(ctx)
@@ -271,8 +272,8 @@ func (m manager) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// identities returns what makes the context of a controller that is a service account, which is the manager's own where
-// all run as its user.
+// identities returns a function that returns a controller's context, which acts as the service account. If service
+// account credentials are disabled, all controllers use the manager's context.
 func (m manager) identities(c loop.Context) (func(account string) (loop.Context, error), error) {
 	if !m.cfg.UseServiceAccountCredentials {
 		return func(string) (loop.Context, error) { return c, nil }, nil

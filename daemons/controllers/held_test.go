@@ -19,8 +19,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// What the collector of garbage takes from the shared caches is there anyway, and nothing that is there does it watch a
-// second time.
+// Every kind that the garbage collector reads from the shared caches is held by another controller. It watches no kind
+// of the shared caches a second time.
 func TestTheCollectorTakesWhatOtherControllersHold(t *testing.T) {
 	client := fake.NewClientset()
 	c := loop.Context{
@@ -37,7 +37,7 @@ func TestTheCollectorTakesWhatOtherControllersHold(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	c.Informers.StartWithContext(ended) // only those that were started are told of
+	c.Informers.StartWithContext(ended) // only started informers are reported
 	there := c.Informers.WaitForCacheSync(ended.Done())
 	held := map[reflect.Type]bool{}
 	for kind, of := range scheme.Scheme.AllKnownTypes() {

@@ -17,7 +17,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// described is a registry that knows the names of metrics, also of those that have no series yet.
+// described is a registry that records the names of metrics, including those without series.
 type described struct{ names []string }
 
 var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
@@ -40,7 +40,7 @@ func (d *described) MustRegister(all ...prometheus.Collector) {
 
 func (*described) Unregister(prometheus.Collector) bool { return false }
 
-// Dashboards and alerts find what controllers do by these names.
+// The controllers' metrics have the names that upstream's dashboards and alerts use.
 func TestControllersAreMeasuredByTheNamesThatDashboardsKnow(t *testing.T) {
 	served := &described{}
 	client := fake.NewClientset()

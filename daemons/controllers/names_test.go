@@ -7,7 +7,7 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// A configuration is checked by names, where the controllers themselves are not known.
+// The configuration package checks names without access to the controllers.
 func TestTheNamesOfControllersAreThoseOfTheConfiguration(t *testing.T) {
 	var names []string
 	for _, entry := range all {

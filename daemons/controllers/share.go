@@ -13,20 +13,20 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// sharer has cached objects share what is equal in them, so that there is one copy of it.
+// sharer lets cached objects share equal values, so that there is one copy of each.
 //
-// It also keeps together what lives. What is decoded lies among garbage, since most of an object is dropped, and one
-// text of 16 bytes that lives keeps a page of 8 KiB: so what lives is copied to places of its own.
+// It also stores long-lived data together. Most of a decoded object is garbage, and a surviving text of 16 bytes among
+// it would keep a page of 8 KiB in memory. So surviving data is copied to separate allocations.
 type sharer struct {
-	last  map[family]weak.Pointer[corev1.Pod] // the pod of a family to share with
-	sweep int                                 // how long last may get before those are dropped whose pods are gone
+	last  map[family]weak.Pointer[corev1.Pod] // by family: the latest pod to share with
+	sweep int                                 // the length of last at which entries of deleted pods are removed
 	words map[string]string
-	// common has the texts that many objects share, apart from those of single ones: one of them would keep the whole
-	// place of texts that are gone with their object.
+	// common holds texts that many objects share. They are separate from the texts of single objects: otherwise a
+	// shared text would keep the texts of deleted objects in memory.
 	common loop.Shelf
 	shelf  loop.Shelf
 
-	// Places for other things that live, likewise.
+	// The same for other values.
 	ips    loop.Row[corev1.PodIP]
 	owners loop.Row[metav1.OwnerReference]
 	states loop.Row[corev1.PodCondition]
@@ -35,7 +35,7 @@ type sharer struct {
 
 	networks loop.Row[string]
 
-	// What pods of different owners, and nodes, have in common.
+	// Values that pods of different owners, or nodes, have in common.
 	containers  few[[]corev1.Container]
 	tolerations few[[]corev1.Toleration]
 	statuses    few[[]corev1.ContainerStatus]
@@ -46,7 +46,7 @@ type sharer struct {
 	amounts     few[corev1.ResourceList]
 }
 
-// family are the pods of a controller that are in one place: each has that in its labels.
+// family identifies the pods of one controller in one place. The labels of the pods contain the place.
 type family struct {
 	owner        types.UID
 	zone, region string
@@ -54,8 +54,8 @@ type family struct {
 
 const (
 	minSweep = 1024
-	maxWords = 16384 // names of nodes, mostly
-	maxWord  = 256   // bytes; what is longer few have in common
+	maxWords = 16384 // mostly names of nodes
+	maxWord  = 256   // bytes; longer texts are rarely shared
 	maxFew   = 32
 )
 
@@ -63,7 +63,7 @@ func newSharer() sharer {
 	return sharer{last: map[family]weak.Pointer[corev1.Pod]{}, sweep: minSweep, words: map[string]string{}}
 }
 
-// pod has a pod share what is equal in it and in others, of its owner first.
+// pod lets a pod share equal values with other pods, first with those of its owner.
 func (s *sharer) pod(p *corev1.Pod, owner *metav1.OwnerReference) {
 	p.Namespace, p.Spec.NodeName = s.word(p.Namespace), s.word(p.Spec.NodeName)
 	p.Status.Phase, p.Status.QOSClass = corev1.PodPhase(
@@ -89,7 +89,8 @@ func (s *sharer) pod(p *corev1.Pod, owner *metav1.OwnerReference) {
 	}
 }
 
-// sibling has a pod share with the last one of its family, or with those of others where that is another or gone.
+// sibling lets a pod share values with the last pod of its family. Where they differ, or if that pod is gone, it shares
+// values with pods of other families.
 func (s *sharer) sibling(owner types.UID, p *corev1.Pod) {
 	node, host := p.Spec.NodeName, p.Spec.Hostname
 	of := family{owner, s.word(p.Labels[corev1.LabelTopologyZone]), s.word(p.Labels[corev1.LabelTopologyRegion])}
@@ -97,7 +98,7 @@ func (s *sharer) sibling(owner types.UID, p *corev1.Pod) {
 	changed := true
 	if last != nil {
 		p.Spec.NodeName, p.Spec.Hostname = last.Spec.NodeName, last.Spec.Hostname
-		// The one that is replaced will be gone soon.
+		// An older version of the same pod will be gone soon.
 		changed = last.UID == p.UID
 	} else {
 		last = &corev1.Pod{}
@@ -137,7 +138,7 @@ func (s *sharer) sibling(owner types.UID, p *corev1.Pod) {
 	}
 }
 
-// remember has the next pod of a family share with p, for as long as a cache holds it.
+// remember records p as the pod to share with for the next pod of its family, for as long as a cache holds p.
 func (s *sharer) remember(of family, p *corev1.Pod) {
 	s.last[of] = weak.Make(p)
 	if len(s.last) <= s.sweep {
@@ -147,7 +148,7 @@ func (s *sharer) remember(of family, p *corev1.Pod) {
 	s.sweep = max(minSweep, 2*len(s.last))
 }
 
-// ownersOf has the owners of a pod share with those of other pods what says of what kind they are.
+// ownersOf lets the owner references of a pod share equal values with those of other pods.
 func (s *sharer) ownersOf(of []metav1.OwnerReference) []metav1.OwnerReference {
 	of = s.owners.Keep(of)
 	for i := range of {
@@ -159,7 +160,7 @@ func (s *sharer) ownersOf(of []metav1.OwnerReference) []metav1.OwnerReference {
 	return of
 }
 
-// spec has pods of different owners share what most have in common.
+// spec lets pods of different owners share common values.
 func (s *sharer) spec(p *corev1.PodSpec) {
 	p.Containers, p.Tolerations = s.containers.one(p.Containers), s.tolerations.one(p.Tolerations)
 	p.TerminationGracePeriodSeconds, p.Priority = s.seconds.one(
@@ -175,7 +176,8 @@ func (s *sharer) spec(p *corev1.PodSpec) {
 	}
 }
 
-// node has a node share what machines of one kind have in common. What lives of it lies together.
+// node lets a node share values with other machines of the same kind. The rest of its surviving data is stored
+// together.
 func (s *sharer) node(n *corev1.Node) {
 	status := &n.Status
 	status.Capacity, status.Allocatable = s.amount(status.Capacity), s.amount(status.Allocatable)
@@ -196,7 +198,7 @@ func (s *sharer) node(n *corev1.Node) {
 	}
 }
 
-// cidrs keeps a node's pod networks. The first one is in podCIDR as well and shares its text.
+// cidrs stores a node's pod networks. The first one also appears in podCIDR and shares its text.
 func (s *sharer) cidrs(n *corev1.Node) {
 	n.Spec.PodCIDRs = s.networks.Keep(n.Spec.PodCIDRs)
 	for i := range n.Spec.PodCIDRs {
@@ -208,7 +210,7 @@ func (s *sharer) cidrs(n *corev1.Node) {
 	}
 }
 
-// amount returns the one copy that is kept of amounts which many nodes have.
+// amount returns the shared copy of a resource list.
 func (s *sharer) amount(list corev1.ResourceList) corev1.ResourceList {
 	if len(list) == 0 {
 		return nil
@@ -218,14 +220,14 @@ func (s *sharer) amount(list corev1.ResourceList) corev1.ResourceList {
 	})
 }
 
-// intern has a map of texts hold the one copy of each which is kept.
+// intern replaces the texts of a map by their shared copies.
 func (s *sharer) intern(of map[string]string) {
 	for k, v := range of {
-		of[s.word(k)] = s.word(v) // the key is equal, so that nothing is added
+		of[s.word(k)] = s.word(v) // the new key is equal, so that no entry is added
 	}
 }
 
-// word returns the one copy that is kept of a text which many objects have.
+// word returns the shared copy of a text.
 func (s *sharer) word(text string) string {
 	if text == "" || len(text) > maxWord {
 		return text
@@ -241,7 +243,7 @@ func (s *sharer) word(text string) string {
 	return text
 }
 
-// same replaces *is by the equal value *last, and says whether they were equal.
+// same replaces *is by *last if they are equal, and reports whether they were.
 func same[T any](is, last *T) bool {
 	if !reflect.DeepEqual(*is, *last) {
 		return false
@@ -250,10 +252,10 @@ func same[T any](is, last *T) bool {
 	return true
 }
 
-// few holds the values of a kind that were seen last, the latest first.
+// few holds the most recently seen values of a type, the latest first.
 type few[T any] struct{ known []T }
 
-// one returns the one copy of a value that is kept.
+// one returns the shared copy of a value.
 func (f *few[T]) one(value T) T {
 	return f.oneBy(value, func(a, b T) bool { return reflect.DeepEqual(a, b) })
 }

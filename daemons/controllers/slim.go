@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// slimmer drops from objects what no controller reads, before they are cached, and has them share what is equal in
-// them. Each object is its cache's own when it comes here; afterwards nobody changes it, nor writes it back as it is.
+// slimmer removes what no controller reads from objects before they are cached, and lets them share equal values. An
+// object belongs to its cache when it is passed in. Afterwards it must not be changed, and must not be written back as
+// a whole.
 type slimmer struct {
 	mu     sync.Mutex
 	shared sharer
@@ -17,11 +18,11 @@ type slimmer struct {
 
 func newSlimmer() *slimmer { return &slimmer{shared: newSharer()} }
 
-// done marks what is small already, in a place that is empty then: a cache that starts has its objects from a list that
-// has slimmed them itself. What is decoded has there either nothing or something.
+// done marks objects that are slimmed already: a starting cache passes the objects of its initial list, which was
+// slimmed itself, once more. The mark is an empty, non-nil managedFields, which decoding never produces.
 var done = []metav1.ManagedFieldsEntry{}
 
-// slim is the transformation of all shared caches.
+// slim is the transform function of all shared caches.
 func (s *slimmer) slim(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		if have := o.GetManagedFields(); have != nil && len(have) == 0 {
@@ -42,8 +43,8 @@ func (s *slimmer) slim(obj any) (any, error) {
 	return obj, nil
 }
 
-// pod makes a pod small. One of a StatefulSet stays whole, for that controller writes it back when it mends its
-// identity.
+// pod slims a pod. A StatefulSet's pod stays whole, because that controller writes it back to repair its identity
+// labels.
 func (s *slimmer) pod(p *corev1.Pod) {
 	owner := metav1.GetControllerOfNoCopy(p)
 	if owner != nil && owner.Kind == "StatefulSet" {
@@ -56,7 +57,7 @@ func (s *slimmer) pod(p *corev1.Pod) {
 	s.shared.pod(p, owner)
 }
 
-// node makes a node small, and has it share with others what machines of one kind have in common.
+// node slims a node, and lets it share values with other machines of the same kind.
 func (s *slimmer) node(n *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +65,7 @@ func (s *slimmer) node(n *corev1.Node) {
 	s.shared.node(n)
 }
 
-// slimSpec leaves what says where a pod may be, what it takes, and which claims and Secrets it has.
+// slimSpec retains the fields that determine where a pod may run, what it uses, and its claims and Secrets.
 func slimSpec(spec *corev1.PodSpec) {
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool {
 		secret := v.Projected != nil &&
@@ -92,7 +93,7 @@ func slimSpec(spec *corev1.PodSpec) {
 	}
 }
 
-// uninteresting are conditions that no controller looks at but for a Job's rules.
+// uninteresting lists conditions that only the rules of Jobs read.
 var uninteresting = []corev1.PodConditionType{
 	corev1.PodReadyToStartContainers,
 	corev1.PodInitialized,
@@ -100,14 +101,14 @@ var uninteresting = []corev1.PodConditionType{
 	corev1.PodScheduled,
 }
 
-// runs is the state of all containers that run: whether one does is read, not since when.
+// runs is the state of all running containers. Controllers read only whether a container runs, not since when.
 var runs = &corev1.ContainerStateRunning{}
 
 func slimStatus(status *corev1.PodStatus, allConditions bool) {
 	status.HostIP, status.HostIPs, status.EphemeralContainerStatuses, status.Resources, status.AllocatedResources = "",
 		nil, nil, nil, nil
 	if !allConditions {
-		var kept []corev1.PodCondition // most have one that is of interest
+		var kept []corev1.PodCondition // most pods have one relevant condition
 		for _, c := range status.Conditions {
 			if !slices.Contains(uninteresting, c.Type) {
 				kept = append(kept, c)

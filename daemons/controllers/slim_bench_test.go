@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// running is a pod of an owner with the status that a kubelet gives it, as it is sent.
+// running returns the encoded pod of an owner with a kubelet's status.
 func running(b *testing.B, owner string, i int) []byte {
 	b.Helper()
 	yes, now := true, metav1.NewTime(time.Unix(1800000000, 0))
@@ -107,7 +107,7 @@ func running(b *testing.B, owner string, i int) []byte {
 	return data
 }
 
-// BenchmarkSlim is what it takes to make a pod small after it was read; reading alone is beside it.
+// BenchmarkSlim measures slimming a decoded pod, and decoding alone for comparison.
 func BenchmarkSlim(b *testing.B) {
 	sent := make([][]byte, 1000)
 	for i := range sent {
@@ -130,8 +130,8 @@ func BenchmarkSlim(b *testing.B) {
 	}
 }
 
-// BenchmarkHeldPods is what 50,000 pods take in memory once they are small: bytes that live, and those of the pages
-// that they are on.
+// BenchmarkHeldPods measures the memory of 50,000 slimmed pods: live bytes, and the bytes of the pages that they
+// occupy.
 func BenchmarkHeldPods(b *testing.B) {
 	held(
 		b,
@@ -141,7 +141,7 @@ func BenchmarkHeldPods(b *testing.B) {
 	)
 }
 
-// BenchmarkHeldNodes is the same of 5,000 nodes as kubelets describe them.
+// BenchmarkHeldNodes measures the same for 5,000 nodes.
 func BenchmarkHeldNodes(b *testing.B) {
 	held(b, 5000, func(i int) []byte { return machine(b, i) }, func() into { return &corev1.Node{} })
 }
@@ -166,7 +166,7 @@ func held(b *testing.B, n int, send func(i int) []byte, object func() into) {
 			}
 			held[i], _ = s.slim(o)
 		}
-		for i := range held { // a cache takes what it is given at its start from a list that took it itself
+		for i := range held { // a starting cache passes the objects of its initial list a second time
 			held[i], _ = s.slim(held[i])
 		}
 		debug.FreeOSMemory()
@@ -179,7 +179,7 @@ func held(b *testing.B, n int, send func(i int) []byte, object func() into) {
 	}
 }
 
-// machine is a node with the status that a kubelet gives it, as it is sent.
+// machine returns an encoded node with a kubelet's status.
 func machine(b *testing.B, i int) []byte {
 	b.Helper()
 	name, now := fmt.Sprintf("node-%d", i), metav1.NewTime(time.Unix(1800000000, 0))

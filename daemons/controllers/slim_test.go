@@ -56,7 +56,7 @@ func podOf(kind string, i int) *corev1.Pod {
 
 func slimmed(t *testing.T, s *slimmer, o any) any {
 	t.Helper()
-	for range 2 { // an object may come here again
+	for range 2 { // an object may be passed in again
 		var err error
 		if o, err = s.slim(o); err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func TestPodsOfOneOwnerShareWhatIsEqualInThem(t *testing.T) {
 	}
 }
 
-// TestPodsOfOneOwnerInOnePlaceShareTheirLabels, also when those of several places come by turns, as they do.
+// TestPodsOfOneOwnerInOnePlaceShareTheirLabels covers pods of several places that arrive alternately.
 func TestPodsOfOneOwnerInOnePlaceShareTheirLabels(t *testing.T) {
 	s := newSlimmer()
 	var pods []*corev1.Pod
@@ -118,7 +118,7 @@ func TestWhatControllersReadOfPodsIsKept(t *testing.T) {
 		c.VolumeMounts != nil {
 		t.Errorf("container %v", c)
 	}
-	// Devices of a pod that has ended are not free while it still has containers.
+	// Whether containers still run is retained: the devices of an ended pod are in use until they stop.
 	if c := p.Status.ContainerStatuses[0]; c.State.Running == nil || !c.State.Running.StartedAt.IsZero() {
 		t.Errorf("a container that runs is %v", c.State)
 	}
@@ -198,7 +198,7 @@ func TestNodesOfOneKindShareWhatTheyHave(t *testing.T) {
 	if a.Status.Capacity.Cpu().Value() != 32 || c.Status.Capacity.Cpu().Value() != 64 {
 		t.Error("what differs is shared")
 	}
-	for i := range 2 * maxFew { // more kinds than are remembered
+	for i := range 2 * maxFew { // more values than few holds
 		slimmed(t, s, nodeOf(i, fmt.Sprint(i)))
 	}
 	if d := slimmed(t, s, nodeOf(4, "32")).(*corev1.Node); d.Status.Capacity.Cpu().Value() != 32 ||

@@ -24,7 +24,7 @@ import (
 	"clusterctl/daemons/dns/zone"
 )
 
-// newHandler is a handler over a zone of many services, with a world outside.
+// newHandler returns a handler over a zone with many services. servers answer outside names.
 func newHandler(t testing.TB, servers ...string) *handler {
 	t.Helper()
 	z, err := zone.New(
@@ -93,8 +93,8 @@ func packed(t testing.TB, name string, kind uint16) []byte {
 	return b
 }
 
-// mix is what clients in a cluster ask: services, what their search paths make of other names, endpoints and the world
-// outside.
+// mix holds the queries of clients in a cluster: services, names that their search paths append, endpoints, and outside
+// names.
 var mix = []struct {
 	name string
 	kind uint16
@@ -143,8 +143,8 @@ func benchWorld(b *testing.B) string {
 	return pc.LocalAddr().String()
 }
 
-// BenchmarkOverUDP has the server in this process answer clients in another, and reports what a query costs the server
-// alone: the CPU time of its process, with the kernel's part.
+// BenchmarkOverUDP runs a server in this process and clients in another. It reports the cost of a query for the server
+// alone: the CPU time of its process, including the kernel's work.
 func BenchmarkOverUDP(b *testing.B) {
 	for _, clients := range []int{1, 16, 64} {
 		b.Run(strconv.Itoa(clients), func(b *testing.B) {
@@ -192,7 +192,7 @@ func cpu(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// askMany is the client of the benchmark: so many sockets, each with several queries on the way.
+// askMany is the client of the benchmark. Each of its sockets has several queries in flight.
 func askMany(address string, clients, queries int) error {
 	var left atomic.Int64
 	left.Store(int64(queries))

@@ -20,15 +20,14 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// clients are who is answered: the cluster's pods, its machines, and the networks that the configuration adds.
-// Everybody else who reaches the machine's address would learn the cluster's names, and could have this server ask
-// others for him.
+// clients decides which clients are answered: the cluster's pods, its machines, and the configured networks. Other
+// clients would learn the cluster's names, and could use this server as an open resolver.
 type clients struct {
 	networks []netip.Prefix
-	own      atomic.Pointer[map[netip.Addr]bool] // this machine's addresses, which its Node need not list
-	// the cluster's, as their Nodes list them; nil until these have been read
+	own      atomic.Pointer[map[netip.Addr]bool] // this machine's addresses, which its Node may not list
+	// machines holds the addresses of the cluster's machines according to their Nodes; nil until these were read.
 	machines atomic.Pointer[map[netip.Addr]bool]
-	open     bool // it is not known which networks pods have: everybody is answered
+	open     bool // the pod networks are unknown, so all clients are answered
 }
 
 func newClients(cfg config.DNS) (*clients, error) {
@@ -45,18 +44,17 @@ func newClients(cfg config.DNS) (*clients, error) {
 	return c, c.look()
 }
 
-// verdict is whether a client is answered.
+// verdict is the decision about a client.
 type verdict int
 
 const (
 	answered verdict = iota
-	stranger         // is refused
-	// may be a machine of the cluster, and is not answered: it asks again, and by then its Node may be known
+	stranger         // its queries are refused
+	// unknown may be a machine of the cluster whose Node is not known yet. It gets no answer, so that it asks again.
 	unknown
 )
 
-// of says what becomes of a client. Pods and this machine are known from the start, whether or not the API server can
-// be asked who else there is.
+// of returns the verdict about a client. Pods and this machine are known from the start, even without the API server.
 func (c *clients) of(a netip.Addr) verdict {
 	if c.open {
 		return answered
@@ -77,7 +75,7 @@ func (c *clients) of(a netip.Addr) verdict {
 	return stranger
 }
 
-// learn takes in the addresses of the cluster's machines.
+// learn stores the addresses of the cluster's machines.
 func (c *clients) learn(nodes []any) {
 	machines := map[netip.Addr]bool{}
 	for _, o := range nodes {
@@ -94,7 +92,7 @@ func (c *clients) learn(nodes []any) {
 	c.machines.Store(&machines)
 }
 
-// look takes in the addresses of this machine.
+// look stores the addresses of this machine.
 func (c *clients) look() error {
 	own, err := ownAddresses()
 	if err != nil {
@@ -120,10 +118,10 @@ func ownAddresses() (map[netip.Addr]bool, error) {
 	return own, nil
 }
 
-// lookAgain is how often it is looked which addresses this machine has.
+// lookAgain is how often this machine's addresses are read.
 const lookAgain = 10 * time.Second
 
-// follow keeps the addresses of the cluster's machines until ctx ends.
+// follow keeps the addresses of the cluster's machines up to date until ctx ends.
 func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slog.Logger) error {
 	if c.open {
 		<-ctx.Done()
@@ -177,13 +175,13 @@ func (c *clients) follow(ctx context.Context, api kubernetes.Interface, log *slo
 			known, synced = true, nil
 		case <-changed:
 		}
-		if known { // some Nodes are not all
+		if known { // an incomplete list would drop machines
 			c.learn(nodes.GetStore().List())
 		}
 	}
 }
 
-// leanNode keeps a node's addresses.
+// leanNode copies a node with only its addresses.
 func leanNode(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
 		return &corev1.Node{

@@ -28,8 +28,10 @@ func machineAt(name string, addresses ...string) *corev1.Node {
 	return n
 }
 
-// S30: neither the cluster's names nor what other servers say is told to strangers, over UDP or TCP. They are refused
-// and counted.
+// Strangers get neither the cluster's names nor the answers of other servers, over UDP and TCP. Their queries are
+// refused and counted.
+//
+// Proves S30.
 func TestStrangersAreRefused(t *testing.T) {
 	cfg := settings()
 	cfg.AllowedClients = []string{"172.16.0.0/12"}
@@ -45,7 +47,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		"10.244.3.9": true, "fd00:10::9": true, "::ffff:10.244.3.9": true, // pods
 		"10.96.0.9":    true,                                                       // a service
 		"192.168.7.11": true, "2001:db8::11": true, "127.0.0.1": true, "::1": true, // machines
-		"172.20.0.1":    true, // of the configuration
+		"172.20.0.1":    true, // configured
 		"192.168.7.200": false, "198.51.100.9": false, "2001:db8::12": false, "::ffff:198.51.100.9": false,
 	} {
 		for _, name := range []string{"web-7.shop.svc.cluster.local.", "example.org.", "7.0.96.10.in-addr.arpa."} {
@@ -91,8 +93,10 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// S30: until the Nodes have been read, pods and this machine are answered, also while no API server says who else there
-// is. All others get no answer, for they may be machines of the cluster or strangers.
+// Until the Nodes are known, pods and this machine are answered, even without an API server. All others get no answer,
+// because they may be machines of the cluster or strangers.
+//
+// Proves S30.
 func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 	own := ""
 	all, err := net.InterfaceAddrs()
@@ -111,7 +115,7 @@ func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The API server refuses, for ever.
+	// The API server refuses all requests.
 	api := fake.NewClientset()
 	api.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("nobody answers")
@@ -156,7 +160,7 @@ func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 	}
 }
 
-// Where it is not said which networks pods have, nobody is a stranger.
+// Without configured pod networks, all clients are answered.
 func TestNobodyIsAStrangerWhereNetworksAreNotSaid(t *testing.T) {
 	who, err := newClients(config.DefaultDNS())
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package dns is the cluster's name server. It answers for the cluster's domain from
-// watched services and endpoints, as the Kubernetes DNS specification has it, and asks
-// other servers about all else. How pods find it (resolv.conf) is the kubelet's, the
-// service in front of it the proxy's business; this daemon publishes only its own
-// address as that service's endpoint.
+// Package dns is the cluster's name server. It answers for the cluster's domain from services and endpoints, according
+// to the Kubernetes DNS specification, and forwards other queries to other servers. The kubelet configures pods to use
+// it, and the service proxy implements the service in front of it. This daemon only publishes its own address as an
+// endpoint of that service.
 package dns
 
 import (
@@ -26,10 +25,10 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// resolvConf has the machine's name servers.
+// resolvConf is the file with the machine's name servers.
 const resolvConf = "/etc/resolv.conf"
 
-// Run is the name server of one machine. It answers until ctx ends.
+// Run runs the name server of one machine until ctx ends.
 func Run(ctx context.Context, cfg config.DNS, env run.Env) error {
 	if err := config.Check(&cfg); err != nil {
 		return err
@@ -47,7 +46,7 @@ func Run(ctx context.Context, cfg config.DNS, env run.Env) error {
 	return serve(ctx, cfg, env, clients)
 }
 
-// serve is Run over a given client.
+// serve is Run with a given API client.
 func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.Interface) error {
 	names, err := newZone(cfg)
 	if err != nil {
@@ -99,8 +98,7 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 		})
 	})
 	g.Go(func() error { return who.follow(ctx, clients, env.Log) })
-	// Nobody is answered "no such name" because the names are not known yet. What is asked meanwhile waits in the
-	// socket.
+	// Do not answer "no such name" before the names are known. Queries wait in the socket until then.
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():
@@ -116,13 +114,14 @@ func serve(ctx context.Context, cfg config.DNS, env run.Env, clients kubernetes.
 	return nil
 }
 
-// serverName is the label server of metrics, as CoreDNS has it.
+// serverName is the value of the label server in metrics, in CoreDNS' format.
 const serverName = "dns://:53"
 
-// drain is for how long queries are answered once the proxies are told that they go elsewhere.
+// drain is how long queries are still answered after the endpoint was removed.
 const drain = time.Second
 
-// answer answers, and publishes that it does, until ctx ends and the last queries have their answers.
+// answer answers queries and publishes the endpoint. When ctx ends, it removes the endpoint and answers the last
+// queries.
 func answer(
 	ctx context.Context,
 	cfg config.DNS,
@@ -138,7 +137,7 @@ func answer(
 	if err != nil {
 		return err
 	}
-	// Servers end after the publisher has said so.
+	// The servers end after the publisher has removed the endpoint.
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g, failed := errgroup.WithContext(serving)

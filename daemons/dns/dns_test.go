@@ -24,7 +24,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// other is a server that stands for the world outside.
+// other starts a server for outside names.
 func other(t *testing.T, answer func(*dns.Msg) *dns.Msg) string {
 	t.Helper()
 	var at sockets
@@ -54,7 +54,7 @@ func size(w dns.ResponseWriter, q *dns.Msg) int {
 	return dns.MinMsgSize
 }
 
-// records answers with those of the list that have the name and the type, and denies all other names.
+// records returns a function that answers with the matching records of the list, and denies all other names.
 func records(t *testing.T, list ...string) func(*dns.Msg) *dns.Msg {
 	t.Helper()
 	var all []dns.RR
@@ -88,7 +88,7 @@ func records(t *testing.T, list ...string) func(*dns.Msg) *dns.Msg {
 	}
 }
 
-// server is one that runs.
+// server is a running name server.
 type server struct {
 	t       *testing.T
 	address string
@@ -156,7 +156,7 @@ func (s *server) slice() *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// ask asks over UDP, and over TCP when the answer is cut.
+// ask sends a query over UDP, and over TCP if the answer is truncated.
 func (s *server) ask(name string, kind uint16) *dns.Msg {
 	s.t.Helper()
 	return s.send("udp", new(dns.Msg).SetQuestion(name, kind))
@@ -174,7 +174,7 @@ func (s *server) send(network string, m *dns.Msg) *dns.Msg {
 	return reply
 }
 
-// show is an answer in short.
+// show returns a short form of an answer.
 func show(m *dns.Msg) string {
 	var list []string
 	for _, rr := range m.Answer {
@@ -246,7 +246,7 @@ func TestServerAnswersFromWatchesAndPublishesItselfS31(t *testing.T) {
 			t.Errorf("slices of no service are watched, by the selector %q", list.GetListRestrictions().Labels)
 		}
 	}
-	// What comes later is known at once.
+	// New objects are known at once.
 	ctx, name, port, host := context.Background(), "sql", int32(5432), "db-0"
 	if _, err := s.clients.CoreV1().Services("shop").Create(ctx,
 		service("db", corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}), metav1.CreateOptions{}); err != nil {
@@ -269,7 +269,8 @@ func TestServerAnswersFromWatchesAndPublishesItselfS31(t *testing.T) {
 	)
 }
 
-// A server that stops sends its clients to others. The only one is expected back, and what is asked meanwhile waits.
+// A stopping server removes its endpoint, so that clients use the others. The only endpoint stays, because the server
+// is expected back, and queries wait in the meantime.
 func TestEndpointIsTakenAwayUnlessItIsTheOnlyOne(t *testing.T) {
 	only := start(t, settings("127.0.0.1:1"))
 	only.stop()
@@ -293,8 +294,7 @@ func TestEndpointIsTakenAwayUnlessItIsTheOnlyOne(t *testing.T) {
 	<-stopped
 }
 
-// Every machine's pods ask that machine's server where every machine has one: the proxy keeps to hints that all
-// endpoints have.
+// If every machine has a server, pods use that of their machine. The proxy follows hints if all endpoints have them.
 func TestNodeLocalEndpointIsForItsMachine(t *testing.T) {
 	cfg := settings("127.0.0.1:1")
 	cfg.NodeLocal = true
@@ -305,7 +305,7 @@ func TestNodeLocalEndpointIsForItsMachine(t *testing.T) {
 	}
 }
 
-// CoreDNS follows aliases as well: within the cluster, and outside.
+// As with CoreDNS, aliases are followed within the cluster and outside of it.
 func TestAliasesAreFollowed(t *testing.T) {
 	s := start(
 		t,
@@ -439,7 +439,7 @@ func TestLongAnswersComeOverTCP(t *testing.T) {
 	}
 }
 
-// Go's resolver, as programs use it, over all types of records that it knows and both families.
+// Go's resolver works for all record types that it supports and both families.
 func TestGoResolver(t *testing.T) {
 	name, port := "sql", int32(5432)
 	slice := func(name2, host, address string) *discoveryv1.EndpointSlice {

@@ -15,44 +15,45 @@ import (
 	"clusterctl/daemons/dns/zone"
 )
 
-// handler answers queries, however they came.
+// handler answers queries over any transport.
 type handler struct {
 	zone     *zone.Zone
 	resolver *upstream.Resolver
 	clients  *clients
 	told     *told
 	log      *slog.Logger
-	queries  bool // log each of them
+	queries  bool // log each query
 }
 
-// work is the memory that one query is answered in. It is used again for the next.
+// work is the reusable memory for answering one query.
 type work struct {
 	query   wire.Query
 	answer  wire.Answer
-	name    wire.Name  // that an alias leads to
-	aliased wire.Query // for that name
+	name    wire.Name  // target name of an alias
+	aliased wire.Query // query for the target name
 	key     []byte
 	outcome outcome
 }
 
-// sender is who asks.
+// sender is the client of a query.
 type sender struct {
 	addr netip.AddrPort
 	tcp  bool
 }
 
-// outcome is what is counted of an answer besides the query.
+// outcome holds the properties of an answer for metrics.
 type outcome struct {
 	code    int
-	cluster bool   // about the cluster's domain
-	by      source // who had the answer
+	cluster bool   // the name is in the cluster's domain
+	by      source // the source of the answer
 }
 
-// maxAliases is how many aliases follow each other at most. More lead in a circle.
+// maxAliases limits the length of a chain of aliases. A longer one is probably a loop.
 const maxAliases = 8
 
-// respond answers a message in the memory of out. There is no reply to what is no query. Where other servers must be
-// asked it is later, and the same message is to be given again to one that waits.
+// respond answers a message in the memory of out. It returns no reply if the message is not a query, or if the client
+// may be a machine that is not known yet. If other servers must be asked and wait is not set, it returns later. The
+// caller then calls it again for the same message with wait set.
 func (h *handler) respond(
 	ctx context.Context,
 	w *work,
@@ -102,7 +103,7 @@ func (h *handler) respond(
 	return reply, false
 }
 
-// refusal is why a query that can be read is not answered.
+// refusal returns the response code for a query that is not supported, or Success.
 func refusal(q *wire.Query) int {
 	switch {
 	case q.Class != wire.ClassIN && q.Class != wire.ClassANY, q.Type == wire.TypeAXFR, q.Type == wire.TypeIXFR:
@@ -113,7 +114,7 @@ func refusal(q *wire.Query) int {
 	return wire.Success
 }
 
-// answer answers for the cluster's names, or passes the question on.
+// answer answers from the zone, or forwards the query.
 func (h *handler) answer(ctx context.Context, w *work, out []byte, c sender, wait bool) (reply []byte, later bool) {
 	q, a := &w.query, &w.answer
 	r := h.zone.Answer(a, &q.Name, q.Type, wire.Asked)
@@ -155,7 +156,7 @@ func (h *handler) done(w *work, code int) []byte {
 	return w.answer.Done(code, true)
 }
 
-// others answers with what other servers say.
+// others answers with the response of other servers.
 func (h *handler) others(ctx context.Context, w *work, out []byte, c sender, wait bool) (reply []byte, later bool) {
 	q := &w.query
 	w.outcome.by = byOthers
@@ -174,12 +175,12 @@ func (h *handler) others(ctx context.Context, w *work, out []byte, c sender, wai
 	h.log.Debug("ask other servers", "name", q.Name.String(), "error", err)
 	w.outcome.code = wire.ServerFailure
 	if err == upstream.ErrNobody && strings.HasSuffix(q.Name.String(), ".arpa.") {
-		w.outcome.code = wire.NoName // the reverse of an address that nobody can know, rather than a failure
+		w.outcome.code = wire.NoName // the reverse name of an address that no server can know is not a failure
 	}
 	return w.answer.Done(w.outcome.code, false), false
 }
 
-// find looks for another server's answer, among those that are kept first.
+// find returns the answer of another server, preferably from the cache.
 func (h *handler) find(
 	ctx context.Context,
 	w *work,
@@ -198,7 +199,7 @@ func (h *handler) find(
 	return found, err, false
 }
 
-// aliased adds what other servers say about the name that an alias leads to.
+// aliased adds the answer of other servers about an alias target.
 func (h *handler) aliased(ctx context.Context, w *work, wait bool) (code int, later bool) {
 	w.aliased = w.query
 	w.aliased.Name = w.name
@@ -208,7 +209,7 @@ func (h *handler) aliased(ctx context.Context, w *work, wait bool) (code int, la
 	}
 	m := new(dns.Msg)
 	if err == nil {
-		// Its times to live are what is left of them.
+		// the times to live are reduced by the age of the answer
 		err = m.Unpack(found.Give(nil, &wire.Query{Asked: w.name.From(0)}, wire.MaxSize, time.Now()))
 	}
 	if err != nil {
@@ -219,7 +220,7 @@ func (h *handler) aliased(ctx context.Context, w *work, wait bool) (code int, la
 	return m.Rcode, false
 }
 
-// add adds the records of another server's answer, and why there are none.
+// add adds the records of another server's answer, including the SOA record of a negative answer.
 func (w *work) add(m *dns.Msg) {
 	buf := make([]byte, wire.MaxSize)
 	put := func(section wire.Section, rr dns.RR) bool {

@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// What cannot be read gets an answer that says so where it has a number, and none where it may be an answer itself: two
-// servers would talk for ever.
+// A malformed message gets an error response if it has an ID. A message that may itself be a response gets none,
+// because two servers would otherwise answer each other forever.
 func TestMalformedQueries(t *testing.T) {
 	s := start(t, settings("127.0.0.1:1"), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))
 	conn, err := net.Dial("udp", s.address)
@@ -64,7 +64,7 @@ func TestMalformedQueries(t *testing.T) {
 	}
 }
 
-// On a machine with several addresses, the answer comes from the one that was asked: clients take no other.
+// On a machine with several addresses, the answer comes from the queried address, because clients accept no other.
 func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 	cfg := settings(other(t, records(t, "example.org. 60 IN A 192.0.2.1")))
 	cfg.BindAddress = "0.0.0.0:0"
@@ -83,7 +83,7 @@ func TestAnswersComeFromTheAddressThatWasAsked(t *testing.T) {
 	}
 }
 
-// value adds up the series of a metric that have all of the labels, or says that there are none: -1.
+// value returns the sum of a metric's series that have all of the labels, or -1 if there are none.
 func value(t *testing.T, from *prometheus.Registry, name string, labels ...string) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -124,7 +124,8 @@ func has(m *dto.Metric, labels []string) bool {
 	return true
 }
 
-// CoreDNS' names and labels, as rules and dashboards select them, from the start where they are divided by.
+// The metrics have CoreDNS' names and labels, because rules and dashboards use them. Those that are used as divisors
+// exist from the start.
 func TestMetricsAreThoseOfCoreDNS(t *testing.T) {
 	world := other(t, records(t, "example.org. 60 IN A 192.0.2.1"))
 	s := start(t, settings(world), service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"}))

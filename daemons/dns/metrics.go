@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// source is who had an answer, under the name of CoreDNS' plugin for it.
+// source is the source of an answer. Its names are those of CoreDNS' plugins.
 type source int
 
 const (
@@ -26,7 +26,7 @@ const (
 
 var plugins = [sources]string{"", "kubernetes", "forward", "cache"}
 
-// types are the types of questions that are counted by name; all else is other.
+// types are the query types that are counted by name. All others are counted as "other".
 var types = []uint16{
 	dns.TypeA,
 	dns.TypeAAAA,
@@ -49,7 +49,7 @@ var types = []uint16{
 	dns.TypeANY,
 }
 
-// typeIndex is where a type below 256 is in that list, from 1 on.
+// typeIndex maps types below 256 to their index in types plus one.
 var typeIndex = func() (index [256]uint8) {
 	for i, t := range types {
 		index[t] = uint8(i + 1)
@@ -66,8 +66,8 @@ func typeName(index int) string {
 
 const codes = wire.BadVersion + 1
 
-// told is what is counted, with CoreDNS' names, as dashboards select them. Series are looked up once: a query costs no
-// more than their increments.
+// told holds the metrics, with CoreDNS' names because dashboards use them. Series are looked up once, so that a query
+// only costs their increments.
 type told struct {
 	name, domain string
 	panics       prometheus.Counter
@@ -79,14 +79,14 @@ type told struct {
 	asked, given *prometheus.HistogramVec
 	all          []prometheus.Collector
 
-	requestsOf  [2][2][2][32]series[prometheus.Counter] // zone, protocol, family, type
+	requestsOf  [2][2][2][32]series[prometheus.Counter] // by zone, protocol, family, type
 	responsesOf [2][codes][sources]series[prometheus.Counter]
 	durationOf  [2]series[prometheus.Observer]
-	sizesOf     [2][2][2]series[prometheus.Observer] // asked or given, zone, protocol
+	sizesOf     [2][2][2]series[prometheus.Observer] // by query or response, zone, protocol
 	wishesOf    [2]series[prometheus.Counter]
 }
 
-// series is one that is made when it is first needed.
+// series is a lazily created time series.
 type series[T any] struct{ p atomic.Pointer[T] }
 
 func (s *series[T]) get(find func() T) T {
@@ -177,7 +177,7 @@ func newTold(name, domain string) *told {
 		build,
 		enabled,
 	}
-	// What rules divide by is there from the start.
+	// Create the series that alerts and dashboards divide by.
 	t.requests.WithLabelValues(name, domain, "", "udp", "1", "A")
 	t.responses.WithLabelValues(name, domain, "", "NOERROR", plugins[byCluster])
 	t.responses.WithLabelValues(name, ".", "", "SERVFAIL", plugins[byOthers])
@@ -188,7 +188,7 @@ func newTold(name, domain string) *told {
 
 var protocols, families = [2]string{"udp", "tcp"}, [2]string{"1", "2"}
 
-// observe counts an answer.
+// observe records the metrics of an answer.
 func (t *told) observe(w *work, c sender, size int, began time.Time) {
 	q, zone, proto, family, kind := &w.query, 0, 0, 0, 0
 	name := "."

@@ -16,7 +16,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// newPublisher is who puts this server behind the cluster's service.
+// newPublisher returns the publisher of this server's endpoint.
 func newPublisher(
 	cfg config.DNS,
 	env run.Env,
@@ -55,7 +55,7 @@ func newPublisher(
 	case !at.Addr().IsUnspecified():
 		p.Addrs = []netip.Addr{at.Addr().Unmap()}
 	default:
-		conn, err := net.Dial("udp4", "192.0.2.1:9") // sends nothing: asks for the route
+		conn, err := net.Dial("udp4", "192.0.2.1:9") // sends nothing; it only looks up the route
 		if err != nil {
 			return nil, fmt.Errorf("find the node's address (set --node-ip): %w", err)
 		}

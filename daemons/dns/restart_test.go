@@ -27,7 +27,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// TestMain is, by its environment, another process of a test: a server, or clients.
+// TestMain runs a server or clients of a test if the environment says so.
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv("DNS_SERVER") != "":
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// again is this program as another process. It is told its own number as systemd tells it.
+// again returns this program as another process, with its own process ID in LISTEN_PID as set by systemd.
 func again(t testing.TB, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", `LISTEN_PID=$$ exec "$0"`, os.Args[0])
@@ -47,7 +47,7 @@ func again(t testing.TB, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// serveProcess is a name server as its unit runs it, of a cluster with one service.
+// serveProcess runs a name server as its unit does, for a cluster with one service.
 func serveProcess(address string) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -70,7 +70,7 @@ func serveProcess(address string) {
 	}
 }
 
-// manager does what systemd does for a unit with FileDescriptorStoreMax.
+// manager simulates systemd for a unit with FileDescriptorStoreMax.
 type manager struct {
 	t     testing.TB
 	conn  *net.UnixConn
@@ -137,7 +137,7 @@ func (m *manager) listen() {
 	}
 }
 
-// store keeps a socket that is not kept already, as systemd does.
+// store keeps a socket unless it is already kept, as systemd does.
 func (m *manager) store(name string, fd int) {
 	var this, have unix.Stat_t
 	_ = unix.Fstat(fd, &this)
@@ -150,7 +150,7 @@ func (m *manager) store(name string, fd int) {
 	m.names, m.files = append(m.names, name), append(m.files, fd)
 }
 
-// start starts a process with what is kept, and waits until it says that it is ready.
+// start starts a process with the kept sockets, and waits until it reports that it is ready.
 func (m *manager) start(address string) (*exec.Cmd, *bytes.Buffer) {
 	m.t.Helper()
 	m.mu.Lock()
@@ -184,11 +184,11 @@ func (m *manager) start(address string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &log
 }
 
-// patient is how long clients wait here: a query that is late because the machine has much to do is not lost.
+// patient is the timeout of clients. It is long, because a late query on a busy machine is not lost.
 const patient = time.Minute
 
-// Clients that ask all the time notice nothing of restarts: what comes while no process is there waits in the socket,
-// and what one has read it answers before it ends.
+// Continuous clients notice no restart: queries wait in the socket while no process runs, and a process answers what it
+// has read before it ends.
 func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	m := newManager(t)
 	asked, lost := throughRestarts(t, m)
@@ -197,7 +197,7 @@ func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	}
 	t.Logf("%d queries", asked)
 
-	// A server that is to listen elsewhere has the kept sockets closed.
+	// A server with another address closes the kept sockets.
 	var other sockets
 	if err := other.open(t.Context(), "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -220,7 +220,7 @@ func TestNoQueryIsLostThroughRestarts(t *testing.T) {
 	_ = server.Wait()
 }
 
-// BenchmarkRestarts reports the same as figures.
+// BenchmarkRestarts reports these numbers.
 func BenchmarkRestarts(b *testing.B) {
 	total, failed := int64(0), 0
 	for range b.N {
@@ -231,8 +231,8 @@ func BenchmarkRestarts(b *testing.B) {
 	b.ReportMetric(float64(failed), "lost")
 }
 
-// throughRestarts restarts a server five times under clients that ask all the time, and kills it in the end. It returns
-// how many queries were answered, and what became of those that were not.
+// throughRestarts restarts a server five times while clients send queries, and kills it at the end. It returns the
+// number of answered queries, and the errors of the others.
 func throughRestarts(t testing.TB, m *manager) (int64, []error) {
 	t.Helper()
 	var at sockets
@@ -269,7 +269,7 @@ func throughRestarts(t testing.TB, m *manager) (int64, []error) {
 			}
 		})
 	}
-	// Who asks over TCP opens a connection for each query.
+	// TCP clients open a connection for each query.
 	g.Go(func() {
 		for ctx.Err() == nil {
 			c := &dns.Client{Net: "tcp", Timeout: patient}

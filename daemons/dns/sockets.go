@@ -18,23 +18,24 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Names of the sockets that systemd keeps from one process to the next.
+// These are the names of the sockets that systemd keeps between processes.
 const (
 	keptUDP = "dns-udp"
 	keptTCP = "dns-tcp"
 )
 
-// waitingRoom is how much may wait in the socket while the server is restarted, as far as the system allows it.
+// waitingRoom is the size of the receive buffer in bytes, as far as the system allows. Queries wait in it during a
+// restart.
 const waitingRoom = 8 << 20
 
-// sockets are where queries arrive.
+// sockets are the sockets for queries.
 type sockets struct {
 	udp  *net.UDPConn
 	tcp  *net.TCPListener
-	kept atomic.Bool // the next process gets them
+	kept atomic.Bool // systemd keeps them for the next process
 }
 
-// openSockets takes the sockets of the process before, or opens them: the same port for both protocols.
+// openSockets takes the sockets of the previous process, or opens new ones. Both protocols use the same port.
 func openSockets(ctx context.Context, address string, log *slog.Logger) (*sockets, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), "53")
@@ -58,7 +59,7 @@ func openSockets(ctx context.Context, address string, log *slog.Logger) (*socket
 	return s, nil
 }
 
-// inherit takes sockets over that are at the address.
+// inherit takes the kept sockets if they have the address.
 func (s *sockets) inherit(address string) error {
 	udp, tcp := run.Inherited(keptUDP), run.Inherited(keptTCP)
 	defer func() {
@@ -89,7 +90,7 @@ func (s *sockets) inherit(address string) error {
 	return nil
 }
 
-// sameAddress reports whether a socket is where it should be. Port 0 is any.
+// sameAddress reports whether a socket has the wanted address. Port 0 matches any port.
 func sameAddress(at net.Addr, want string) bool {
 	have, err := netip.ParseAddrPort(at.String())
 	if err != nil {
@@ -103,7 +104,7 @@ func sameAddress(at net.Addr, want string) bool {
 	return same && (should.Port() == 0 || should.Port() == have.Port())
 }
 
-// open listens at an address. Where any port will do, one is looked for that is free for both protocols.
+// open opens sockets at an address. With port 0, it searches for a port that is free for both protocols.
 func (s *sockets) open(ctx context.Context, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -127,8 +128,8 @@ func (s *sockets) open(ctx context.Context, address string) error {
 	}
 }
 
-// prepare has the kernel say which address a datagram was sent to, where that is not clear, and make room for those
-// that wait.
+// prepare makes the kernel report the destination address of datagrams if the socket has no specific address. It also
+// enlarges the receive buffer.
 func (s *sockets) prepare() error {
 	raw, err := s.udp.SyscallConn()
 	if err != nil {
@@ -150,7 +151,7 @@ func (s *sockets) prepare() error {
 	return errors.Join(err, failed)
 }
 
-// keep has systemd keep the sockets for the next process.
+// keep passes the sockets to systemd for the next process.
 func (s *sockets) keep() error {
 	udp, err := run.Keep(keptUDP, s.udp)
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *sockets) close() { _, _ = s.udp.Close(), s.tcp.Close() }
 
 func (s *sockets) address() netip.AddrPort { return s.udp.LocalAddr().(*net.UDPAddr).AddrPort() }
 
-// isSelf reports whether questions to an address would come back here.
+// isSelf returns a function that reports whether queries to an address would come back to this server.
 func (s *sockets) isSelf() (func(netip.Addr) bool, error) {
 	at := s.address()
 	own, err := ownAddresses()
@@ -183,7 +184,7 @@ func (s *sockets) isSelf() (func(netip.Addr) bool, error) {
 	}, nil
 }
 
-// nodeName is the machine's name unless it is given.
+// nodeName returns the given name, or the machine's host name if it is empty.
 func nodeName(given string) (string, error) {
 	if given != "" {
 		return given, nil

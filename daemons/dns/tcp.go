@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// bounds are those of connections. Where one too many comes, the one goes that has done nothing for longest.
+// bounds are the limits of connections. Beyond the limit, the connection that was idle longest is closed.
 type bounds struct {
 	connections int
-	idle        time.Duration // how long a connection may do nothing
-	slow        time.Duration // how long the rest of a message, and the client's reading of an answer, may take
-	pipelined   int           // how many queries of one connection may wait for other servers; then no more are read
+	idle        time.Duration // limit of idle time
+	slow        time.Duration // limit for the rest of a message, and for the client to read an answer
+	pipelined   int           // number of queries per connection that may wait for other servers; no more are read then
 }
 
 var usual = bounds{connections: 1000, idle: 10 * time.Second, slow: 5 * time.Second, pipelined: 64}
 
-// tcpServer answers queries over connections, several at once on each.
+// tcpServer answers queries over TCP, several concurrently on each connection.
 type tcpServer struct {
 	handler *handler
 	ln      *net.TCPListener
@@ -34,22 +34,22 @@ type tcpServer struct {
 	busy  sync.WaitGroup
 }
 
-// connection is one client's.
+// connection is a client connection.
 type connection struct {
 	net.Conn
 	addr    netip.AddrPort
 	slow    time.Duration
 	writing sync.Mutex
-	waiting chan struct{} // one for each query that waits
+	waiting chan struct{} // holds one value for each waiting query
 	later   sync.WaitGroup
 
 	mu    sync.Mutex
-	last  time.Time // when something was heard or said
-	heard bool      // a query has come
+	last  time.Time // time of the last query or answer
+	heard bool      // a query has arrived
 }
 
-// lastCall is when the client has to have asked once the server ends: one that has just connected is about to, others
-// can connect anew.
+// lastCall returns the deadline for queries when the server stops. A new connection has a second for its first query;
+// other clients can reconnect.
 func (c *connection) lastCall() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func newTCPServer(h *handler, ln *net.TCPListener, b bounds) *tcpServer {
 	}
 }
 
-// serve answers until ctx ends, and then what has been asked.
+// serve answers queries until ctx ends, and then the queries that have arrived.
 func (s *tcpServer) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		_ = s.ln.SetDeadline(time.Unix(1, 0))
@@ -87,7 +87,7 @@ func (s *tcpServer) serve(ctx context.Context) error {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			// Out of files, say: those that are there go on.
+			// Out of file descriptors, for example: existing connections continue.
 			s.handler.log.Warn("accept a connection", "error", err)
 			if !s.dropIdlest() {
 				timer := time.NewTimer(100 * time.Millisecond)
@@ -124,7 +124,7 @@ func (s *tcpServer) serve(ctx context.Context) error {
 	}
 }
 
-// dropIdlest closes the connection that has been silent for longest.
+// dropIdlest closes the connection that was idle longest. It reports whether there was one.
 func (s *tcpServer) dropIdlest() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *tcpServer) dropIdlest() bool {
 	return true
 }
 
-// talk answers the queries of one connection, in the order in which answers are there.
+// talk answers the queries of one connection. Answers may be sent in another order than the queries.
 func (s *tcpServer) talk(ctx context.Context, c *connection) {
 	defer c.Close()
 	defer c.later.Wait()
@@ -184,7 +184,7 @@ func (s *tcpServer) talk(ctx context.Context, c *connection) {
 			continue
 		}
 		if len(reply) == 0 {
-			return // what is no query is not the beginning of a conversation
+			return // not a query, so close the connection
 		}
 		out = reply
 		if !c.send(reply) {
@@ -193,7 +193,7 @@ func (s *tcpServer) talk(ctx context.Context, c *connection) {
 	}
 }
 
-// wait answers one query with other servers' help, while more are read.
+// wait answers one query with the help of other servers. Meanwhile, talk reads more queries.
 func (s *tcpServer) wait(ctx context.Context, c *connection, message []byte, who sender, began time.Time) {
 	c.waiting <- struct{}{}
 	c.later.Go(func() {
@@ -214,7 +214,7 @@ func (c *connection) touch(now time.Time) {
 	c.last, c.heard = now, true
 }
 
-// send sends an answer in one piece.
+// send sends an answer.
 func (c *connection) send(reply []byte) bool {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// serveTCP answers connections within bounds until the test ends.
+// serveTCP answers connections with the given limits until the test ends.
 func serveTCP(t *testing.T, h *handler, b bounds) string {
 	t.Helper()
 	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -72,7 +72,7 @@ func read(t *testing.T, conn net.Conn) *dns.Msg {
 	return m
 }
 
-// closed waits for the server to close the connection.
+// closed waits until the server closes the connection.
 func closed(t *testing.T, conn net.Conn) {
 	t.Helper()
 	n, err := conn.Read(make([]byte, 1))
@@ -81,7 +81,7 @@ func closed(t *testing.T, conn net.Conn) {
 	}
 }
 
-// RFC 7766: a connection takes many queries at once, and one that must wait holds up no others.
+// A connection can carry several concurrent queries, and a slow one does not block the others (RFC 7766).
 func TestQueriesOfAConnectionAreAnsweredBesideEachOther(t *testing.T) {
 	release := make(chan struct{})
 	world := records(t, "slow.example. 60 IN A 192.0.2.1")
@@ -103,7 +103,7 @@ func TestQueriesOfAConnectionAreAnsweredBesideEachOther(t *testing.T) {
 	if got := show(read(t, conn)); got != "A 192.0.2.1" {
 		t.Errorf("got %s", got)
 	}
-	// In pieces of one byte.
+	// A query arrives byte by byte.
 	m := packed(t, "web-3.shop.svc.cluster.local.", dns.TypeA)
 	for _, b := range append(binary.BigEndian.AppendUint16(nil, uint16(len(m))), m...) {
 		if _, err := conn.Write([]byte{b}); err != nil {

@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	batch    = 32   // datagrams that one system call takes or sends
-	maxQuery = 4096 // longer datagrams are no queries
-	// maxWaiting is how many queries over UDP may wait for other servers. More are not answered: the client asks again.
+	batch    = 32   // datagrams per system call
+	maxQuery = 4096 // bytes; longer datagrams are not valid queries
+	// maxWaiting limits the UDP queries that wait for other servers. Further queries get no answer, and the client asks
+	// again.
 	maxWaiting = 4000
 )
 
-// udpServer answers datagrams. Several goroutines read the same socket in turn; each answers what it has read, but for
-// what other servers must be asked about, which has a goroutine of its own.
+// udpServer answers datagrams. Several goroutines read the same socket, and each answers what it has read. A query for
+// other servers gets its own goroutine.
 type udpServer struct {
 	handler *handler
 	conn    *net.UDPConn
 	raw     syscall.RawConn
 	works   sync.Pool     // of *work
-	waiting chan struct{} // one for each query that waits
+	waiting chan struct{} // holds one value for each waiting query
 	later   sync.WaitGroup
 }
 
@@ -56,7 +57,7 @@ type datagram struct {
 	_    [4]byte
 }
 
-// datagrams is the memory of one reader.
+// datagrams is the memory of one reading goroutine.
 type datagrams struct {
 	in, out   [batch]datagram
 	read      [batch][maxQuery]byte
@@ -66,7 +67,8 @@ type datagrams struct {
 	controls  [batch][controlSize]byte
 }
 
-// controlSize is room for the address that a datagram was sent to, which the answer comes from.
+// controlSize is the size of the control message with the destination address of a datagram, from which the answer is
+// sent.
 const controlSize = 64
 
 func newDatagrams() *datagrams {
@@ -82,7 +84,8 @@ func newDatagrams() *datagrams {
 	return d
 }
 
-// serve reads and answers until ctx ends. Then it answers what has arrived, unless others take the socket over.
+// serve answers datagrams until ctx ends. Then it answers those that have arrived, unless handedOver reports that the
+// next process gets the socket.
 func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -124,13 +127,13 @@ func (s *udpServer) serve(ctx context.Context, handedOver func() bool) error {
 		case err != nil:
 			return err
 		case failed != 0:
-			continue // an error of a datagram that was sent before
+			continue // an error of an earlier sent datagram
 		}
 		s.answer(ctx, d, w, n)
 	}
 }
 
-// answer answers the n datagrams that were read.
+// answer answers the first n datagrams.
 func (s *udpServer) answer(ctx context.Context, d *datagrams, w *work, n int) {
 	began, ready := time.Now(), 0
 	for i := range n {
@@ -163,7 +166,7 @@ func (s *udpServer) answer(ctx context.Context, d *datagrams, w *work, n int) {
 	s.send(d, ready)
 }
 
-// send sends the first answers. An answer that cannot be sent is dropped, as a network may do.
+// send sends the first count answers. An answer that cannot be sent is dropped, as a network may do.
 func (s *udpServer) send(d *datagrams, count int) {
 	for sent := 0; sent < count; {
 		var n uintptr
@@ -190,7 +193,7 @@ func (s *udpServer) send(d *datagrams, count int) {
 	}
 }
 
-// wait answers one query with other servers' help.
+// wait answers one query with the help of other servers, in a new goroutine. It drops the query if too many wait.
 func (s *udpServer) wait(ctx context.Context, message []byte, c sender, control []byte, began time.Time) {
 	select {
 	case s.waiting <- struct{}{}:
@@ -235,8 +238,8 @@ func networkOrder(port uint16) uint16 {
 	return uint16(b[0])<<8 | uint16(b[1])
 }
 
-// replyControl makes of what the kernel says about a datagram that its answer is to come from the address that it was
-// sent to. By which interface is left to the routes, but for addresses that mean something on one interface alone.
+// replyControl converts the control message of a datagram so that the answer is sent from the datagram's destination
+// address. The routing table chooses the interface, except for addresses that are specific to an interface.
 func replyControl(in *datagram) []byte {
 	if in.head.Controllen < unix.SizeofCmsghdr {
 		return nil

@@ -17,12 +17,12 @@ import (
 
 const byService = "service"
 
-// watch keeps the zone as the API's services, endpoints and namespaces are, until
-// ctx ends. ready is called when all are known.
+// watch keeps the zone up to date with the API's services, endpoints and namespaces until ctx ends. It calls ready when
+// all are known.
 func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, ready func()) error {
 	factory := informers.New(clients, informers.WithTransform(lean))
 	services := informers.Services(factory)
-	// Slices of no service are many where there are network policies, and nobody asks for their names.
+	// Skip slices without a service: with network policies there are many, and they have no names.
 	ofServices := informers.New(clients, informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = discoveryv1.LabelServiceName }))
 	slices := informers.EndpointSlices(ofServices).Informer()
@@ -48,7 +48,7 @@ func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, 
 		}
 		names.Set(k, zone.NewService(names.Domain(), s, eps))
 	}
-	// Both informers' handlers work out the same record: one at a time.
+	// The handlers of both informers compute the same record, so run one at a time.
 	serial := make(chan struct{}, 1)
 	on := func(f func(any)) cache.ResourceEventHandlerFuncs {
 		handle := func(o any) {
@@ -104,7 +104,7 @@ func watch(ctx context.Context, clients kubernetes.Interface, names *zone.Zone, 
 	return nil
 }
 
-// lean keeps of objects what the daemon reads. It leaves what it is given as it is.
+// lean removes the fields of objects that the daemon does not read. It copies the object before changing it.
 func lean(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// arpAnnouncement is the request of RFC 5227 that asks for nobody: its sender and target
-// are the address itself, and all that know the address learn where it is.
+// arpAnnouncement returns the ARP announcement of RFC 5227. It is a request whose sender and target are the address
+// itself, and it updates the caches of all neighbours.
 func arpAnnouncement(mac net.HardwareAddr, address netip.Addr) []byte {
 	p := make([]byte, 0, 28)
 	p = binary.BigEndian.AppendUint16(p, 1)      // Ethernet
@@ -22,23 +22,24 @@ func arpAnnouncement(mac net.HardwareAddr, address netip.Addr) []byte {
 const (
 	icmpv6       = 58
 	advertise    = 136
-	override     = 0x20 // replace what is known
-	targetOption = 2    // the link-layer address
+	override     = 0x20 // override flag: replace the cached entry
+	targetOption = 2    // target link-layer address option
 )
 
-// neighborAdvertisement is the unsolicited advertisement of RFC 4861, section 7.2.6, to
-// all nodes, with its IPv6 header.
+// neighborAdvertisement returns the unsolicited advertisement to all nodes of RFC 4861, section 7.2.6, with its IPv6
+// header.
 func neighborAdvertisement(mac net.HardwareAddr, address netip.Addr) []byte {
 	body := append([]byte{advertise, 0, 0, 0, override, 0, 0, 0}, address.AsSlice()...)
 	body = append(append(body, targetOption, 1), mac...)
 	all := netip.MustParseAddr("ff02::1")
 	binary.BigEndian.PutUint16(body[2:], checksum(address, all, body))
-	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6, 255} // hop limit 255, or it is ignored
+	// Receivers ignore the message unless the hop limit is 255.
+	header := []byte{0x60, 0, 0, 0, 0, byte(len(body)), icmpv6, 255}
 	header = append(append(header, address.AsSlice()...), all.AsSlice()...)
 	return append(header, body...)
 }
 
-// checksum is ICMPv6's over the pseudo-header and the message, whose own field is zero.
+// checksum returns the ICMPv6 checksum over the pseudo-header and the message, whose checksum field is zero.
 func checksum(from, to netip.Addr, body []byte) uint16 {
 	text := append(append(from.AsSlice(), to.AsSlice()...), 0, 0, 0, byte(len(body)), 0, 0, 0, icmpv6)
 	text = append(text, body...)
@@ -52,14 +53,14 @@ func checksum(from, to netip.Addr, body []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// arpProbe is the request of RFC 5227 by which a machine that has no claim yet asks who has an address.
+// arpProbe returns the ARP probe of RFC 5227, by which a machine asks for an address without claiming it.
 func arpProbe(mac net.HardwareAddr, address netip.Addr) []byte {
 	p := arpAnnouncement(mac, address)
 	copy(p[14:18], []byte{0, 0, 0, 0})
 	return p
 }
 
-// arpSender is who says in an ARP packet that he has an address; nil for another packet.
+// arpSender returns the MAC address of the sender of an ARP packet if the sender claims the address, otherwise nil.
 func arpSender(p []byte, address netip.Addr) net.HardwareAddr {
 	if len(p) < 28 || p[4] != 6 || !bytes.Equal(p[14:18], address.AsSlice()) {
 		return nil
@@ -69,14 +70,15 @@ func arpSender(p []byte, address netip.Addr) net.HardwareAddr {
 
 const solicit = 135
 
-// solicited is the group of RFC 4291 at which who has an address is asked for it.
+// solicited returns the solicited-node multicast address of RFC 4291.
 func solicited(address netip.Addr) netip.Addr {
 	group, own := netip.MustParseAddr("ff02::1:ff00:0").As16(), address.As16()
 	copy(group[13:], own[13:])
 	return netip.AddrFrom16(group)
 }
 
-// neighborSolicitation asks who has an address, as RFC 4862, section 5.4.2, does before one takes it.
+// neighborSolicitation returns the solicitation of RFC 4862, section 5.4.2, by which a machine asks for an address
+// without claiming it.
 func neighborSolicitation(address netip.Addr) []byte {
 	body := append([]byte{solicit, 0, 0, 0, 0, 0, 0, 0}, address.AsSlice()...)
 	to := solicited(address)
@@ -86,7 +88,7 @@ func neighborSolicitation(address netip.Addr) []byte {
 	return append(header, body...)
 }
 
-// advertises reports whether an IPv6 packet says that somebody has an address.
+// advertises reports whether an IPv6 packet is a neighbour advertisement for an address.
 func advertises(p []byte, address netip.Addr) bool {
 	return len(p) >= 64 && p[6] == icmpv6 && p[40] == advertise && bytes.Equal(p[48:64], address.AsSlice())
 }

@@ -12,14 +12,14 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// API is a client for leases, which forgets connections on which nothing answers. Nothing else goes over them: one that
-// has a watch is not idle, and would not be forgotten.
+// API is a client for leases that can drop idle connections. Watches must not share its connections, because a
+// connection with a watch is not idle and would not be dropped.
 type API struct {
 	*kubernetes.Clientset
 	http *http.Client
 }
 
-// Connect makes a client.
+// Connect returns a client.
 func Connect(o client.Options) (API, error) {
 	cfg, err := client.Config(o)
 	if err != nil {
@@ -36,7 +36,8 @@ func Connect(o client.Options) (API, error) {
 	return API{set, transport}, nil
 }
 
-// Failed drops the connections after an error: the next request finds a server that lives.
+// Failed returns err. Unless it is a normal response, it first drops the idle connections, so that the next request
+// connects to an API server that works.
 func (a API) Failed(err error) error {
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		utilnet.CloseIdleConnectionsFor(a.http.Transport)

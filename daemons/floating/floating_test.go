@@ -19,7 +19,7 @@ func lease(version, holder string) *coordinationv1.Lease {
 	}
 }
 
-// A lease is taken from a holder only after it has been silent for as long as the lease lasts.
+// A lease is taken from a holder only after a silence of the lease's duration.
 func TestWhoTakesTheLease(t *testing.T) {
 	start := time.Unix(1000, 0)
 	type look struct {
@@ -64,7 +64,7 @@ func TestAnnouncementsAreAsTheStandardsSay(t *testing.T) {
 	if len(p) != 40+32 || p[0]>>4 != 6 || p[6] != icmpv6 || p[7] != 255 || p[40] != advertise {
 		t.Errorf("neighbour advertisement: %v", p)
 	}
-	// With its checksum in place, the sum over all is zero.
+	// A checksum over data that includes the correct checksum is zero.
 	if got := checksum(netip.MustParseAddr("fd00::9"), netip.MustParseAddr("ff02::1"), p[40:]); got != 0 {
 		t.Errorf("checksum %x, field %x", got, binary.BigEndian.Uint16(p[42:]))
 	}

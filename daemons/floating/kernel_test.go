@@ -12,7 +12,7 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// pair is two machines on one network, 10.0.0.1 and 10.0.0.2, of which the first has a second interface.
+// pair returns two machines on one network, 10.0.0.1 and 10.0.0.2. The first has a second interface.
 func pair(t *testing.T) (a, b *netns.Stack) {
 	a, b = netns.New(t), netns.New(t)
 	a.IP(t, "link add eth0 type veth peer name far0")
@@ -69,13 +69,13 @@ func TestTheInterfaceOfAnAddress(t *testing.T) {
 	a.IP(t, "addr add 10.1.0.1/16 dev eth1")
 	check("eth1", "10.1.9.9")
 	a.IP(t, "link set eth1 down")
-	check("eth0", "10.1.9.9") // by the default route
-	// One that is here for a moment is no address of the machine's own.
+	check("eth0", "10.1.9.9") // the interface of the default route
+	// A floating address is not one of the machine's own addresses.
 	a.IP(t, "addr add 10.0.0.10/32 dev eth0 valid_lft 60 preferred_lft 0")
 	check("eth0", "10.0.0.10")
 }
 
-// An address that nobody cares for any more goes by itself, whose neighbours are told of and asked for.
+// An address without renewal disappears by itself. Neighbours receive announcements of it, and can be asked for it.
 func TestAnAddressInTheKernel(t *testing.T) {
 	a, b := pair(t)
 	for _, text := range []string{"10.0.0.10", "fd00::10"} {
@@ -122,7 +122,7 @@ func TestAnAddressInTheKernel(t *testing.T) {
 		if !taken() {
 			t.Errorf("%s is here, and nobody says so", text)
 		}
-		// Who knows an older place learns of the new one.
+		// An announcement replaces a neighbour's cached entry.
 		b.IP(t, "neigh replace "+text+" lladdr 02:00:00:00:00:09 dev eth0 nud stale")
 		does(a, here.Announce)
 		for began := time.Now(); !known(); time.Sleep(time.Millisecond) {
@@ -137,7 +137,7 @@ func TestAnAddressInTheKernel(t *testing.T) {
 		}
 		does(a, func() error { return here.Set(60 * time.Second) })
 		does(a, here.Remove)
-		does(a, here.Remove) // what is not there is removed
+		does(a, here.Remove) // removing a missing address succeeds
 		if taken() {
 			t.Errorf("%s is there still", text)
 		}

@@ -7,19 +7,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Action is the next thing to do about a lease.
+// Action is the next action for a lease.
 type Action string
 
 const (
-	Wait    Action = "wait"    // it is another's
-	Take    Action = "take"    // nobody has it, or the holder is silent
-	Keep    Action = "keep"    // it is ours: renew it
-	Release Action = "release" // it is ours, and is not to be
+	Wait    Action = "wait"    // another machine holds it, or this machine may not
+	Take    Action = "take"    // it has no holder, or its holder is silent
+	Keep    Action = "keep"    // this machine holds it: renew it
+	Release Action = "release" // this machine holds it, but may not
 )
 
-// Claim remembers what this machine has seen of a lease. Clocks of machines are not compared: silence is how long the
-// same version has been seen here. What passes while nothing is seen is none: the holder could not renew it then
-// either.
+// Claim records what this machine has seen of a lease. It does not compare the clocks of machines: silence is how long
+// this machine has seen the same version. Time without a successful check does not count as silence, because the holder
+// could not renew the lease either.
 type Claim struct {
 	Self     string
 	Patience time.Duration // silence after which another machine takes the lease
@@ -29,7 +29,8 @@ type Claim struct {
 	looked  time.Time
 }
 
-// Next decides from the lease as it is, which is nil when there is none. well is whether this machine may have it.
+// Next returns the action for the current lease. lease is nil if it does not exist. well states whether this machine
+// may hold it.
 func (c *Claim) Next(lease *coordinationv1.Lease, well bool, now time.Time) Action {
 	if lease == nil {
 		c.version = ""
@@ -59,7 +60,7 @@ func orWait(well bool, a Action) Action {
 	return Wait
 }
 
-// Holder is who has a lease, "" for nobody.
+// Holder returns the holder of a lease, or "" if there is none.
 func Holder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
@@ -67,7 +68,8 @@ func Holder(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// Written returns a lease as it is when who holds it says so now. lease is nil where there was none.
+// Written returns the lease with who as its holder, renewed now. With who "", the lease is released. lease is nil if it
+// does not exist yet.
 func Written(lease *coordinationv1.Lease, name, who string, patience time.Duration) *coordinationv1.Lease {
 	now, seconds, moves := metav1.NowMicro(), int32((patience+time.Second-1)/time.Second), int32(0)
 	if lease == nil {
@@ -86,5 +88,6 @@ func Written(lease *coordinationv1.Lease, name, who string, patience time.Durati
 	return lease
 }
 
-// Silent is how much longer the holder that Next was last told of must be silent for the lease to be taken.
+// Silent returns how much longer the holder must be silent until the lease may be taken, according to the last call of
+// Next.
 func (c *Claim) Silent(now time.Time) time.Duration { return c.Patience - now.Sub(c.since) }

@@ -1,6 +1,6 @@
-// Package floating has what the holders of addresses that move between machines have in common: when a machine may take
-// the lease of one, an address that the kernel keeps for a moment only, and how neighbours are told where it is. Which
-// machine is to hold which address is the daemons' own.
+// Package floating provides what the holders of addresses that move between machines have in common. It decides when a
+// machine may take an address's lease, adds addresses with a short lifetime to the kernel, and announces them to
+// neighbours. The daemons decide which machine should hold which address.
 package floating
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Link is a network interface that an address is to be on.
+// Link is a network interface for an address.
 type Link struct {
 	Address netip.Addr
 	link    netlink.Link
 }
 
-// Beside returns the interface of own, to put address on.
+// Beside returns the interface that has the address own, for placing address on it.
 func Beside(own, address netip.Addr) (*Link, error) {
 	var found *Link
 	err := eachAddress(func(l netlink.Link, have netip.Prefix, _ netlink.Addr) {
@@ -36,12 +36,13 @@ func Beside(own, address netip.Addr) (*Link, error) {
 	return found, err
 }
 
-// ErrOwn is the error of an address that is the machine's own: it would be lost with the moment that a floating one is
-// kept for.
+// ErrOwn is returned for an address that already belongs to the machine. Floating it would give it a short lifetime,
+// and the machine would lose it.
 var ErrOwn = errors.New("it is this machine's own address")
 
-// Find returns the interface to put an address on: the one in whose network it is, else the one of the default route.
-// Where names are given it is one of these, the first of them where none is in the address's network.
+// Find returns the interface for an address: the one whose network contains the address, otherwise the one of the
+// default route. If names are given, it only uses these interfaces, and the first of them if none is in the address's
+// network.
 func Find(address netip.Addr, names []string) (*Link, error) {
 	var found *Link
 	var own bool
@@ -93,7 +94,7 @@ func Find(address netip.Addr, names []string) (*Link, error) {
 	return nil, fmt.Errorf("put %s on an interface: none is in its network, and there is no default route", address)
 }
 
-// usable reports whether neighbours can be told something on a link.
+// usable reports whether a link can carry announcements to neighbours.
 func usable(l netlink.Link) bool {
 	a := l.Attrs()
 	return a.Flags&net.FlagUp != 0 && a.Flags&net.FlagLoopback == 0 && len(a.HardwareAddr) == 6
@@ -119,7 +120,7 @@ func eachAddress(f func(netlink.Link, netip.Prefix, netlink.Addr)) error {
 	return nil
 }
 
-// Interface is the name of the interface.
+// Interface returns the name of the interface.
 func (l *Link) Interface() string { return l.link.Attrs().Name }
 
 func (l *Link) entry() *netlink.Addr {
@@ -127,13 +128,13 @@ func (l *Link) entry() *netlink.Addr {
 	return &netlink.Addr{IPNet: &net.IPNet{IP: l.Address.AsSlice(), Mask: net.CIDRMask(bits, bits)}}
 }
 
-// Set adds the address, or has it stay, for so long: the kernel removes it when nobody
-// calls again. It is never chosen as the source of what this machine sends.
+// Set adds the address with a lifetime, or extends its lifetime. The kernel removes the address when the lifetime ends.
+// It never uses the address as the source of packets.
 func (l *Link) Set(lifetime time.Duration) error {
 	a := l.entry()
 	a.ValidLft, a.PreferedLft = int(lifetime/time.Second), 0
 	if l.Address.Is6() {
-		a.Flags = syscall.IFA_F_NODAD // the lease has made sure
+		a.Flags = syscall.IFA_F_NODAD // skip duplicate address detection, because the lease guarantees uniqueness
 	}
 	if err := netlink.AddrReplace(l.link, a); err != nil {
 		return fmt.Errorf("put %s on %s: %w", l.Address, l.link.Attrs().Name, err)
@@ -141,7 +142,7 @@ func (l *Link) Set(lifetime time.Duration) error {
 	return nil
 }
 
-// Remove takes the address away, when it is there.
+// Remove removes the address if it is present.
 func (l *Link) Remove() error {
 	err := netlink.AddrDel(l.link, l.entry())
 	if err != nil && !errors.Is(err, syscall.EADDRNOTAVAIL) {
@@ -150,7 +151,7 @@ func (l *Link) Remove() error {
 	return nil
 }
 
-// Announce tells the neighbours where the address is now.
+// Announce announces the address to the neighbours.
 func (l *Link) Announce() error {
 	protocol, to := uint16(syscall.ETH_P_ARP), net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	packet := arpAnnouncement(l.link.Attrs().HardwareAddr, l.Address)
@@ -164,9 +165,9 @@ func (l *Link) Announce() error {
 	return nil
 }
 
-// send puts a packet on a link, without its Ethernet header.
+// send sends a packet on a link. packet has no Ethernet header.
 func send(index int, protocol uint16, to net.HardwareAddr, packet []byte) error {
-	order := protocol<<8 | protocol>>8 // the kernel wants it as on the wire
+	order := protocol<<8 | protocol>>8 // the kernel expects network byte order
 	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open a packet socket: %w", err)
@@ -177,8 +178,7 @@ func send(index int, protocol uint16, to net.HardwareAddr, packet []byte) error 
 	return syscall.Sendto(fd, packet, 0, at)
 }
 
-// Taken reports whether another machine says that it has the address, asking the neighbours and waiting so long for an
-// answer.
+// Taken asks the neighbours for the address, and reports whether another machine answers within wait.
 func (l *Link) Taken(wait time.Duration) (bool, error) {
 	protocol, to := uint16(syscall.ETH_P_ARP), net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	mac := l.link.Attrs().HardwareAddr

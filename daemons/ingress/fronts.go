@@ -20,9 +20,9 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// fronts are the entries of the engine: the two that Ingresses have, which Gateways share when they have the machines'
-// addresses, and one for each port of a Gateway that has addresses of its own. Those of the latter come by a service,
-// which names a port of the machines.
+// fronts manages the entries of the engine. Two entries serve Ingresses, and also Gateways if Gateways share the
+// machines' addresses. A Gateway with its own addresses has one entry for each of its ports. Its clients come through a
+// service, which names a port of the machines.
 type fronts struct {
 	cfg           config.Ingress
 	engine        *proxy.Engine
@@ -30,22 +30,22 @@ type fronts struct {
 	plain, secure *proxy.Entry
 
 	mu       sync.Mutex
-	kept     map[string][]net.Listener // sockets that the service manager has kept, and nobody has taken yet
+	kept     map[string][]net.Listener // sockets kept by the service manager that no entry has taken yet, by name
 	own      map[gateway.Entry]*door
 	stopping bool
 	wg       sync.WaitGroup
 }
 
-// door is one entry. Its socket is nil when none could be opened.
+// door is one entry. Its socket is nil if none could be opened.
 type door struct {
 	entry  *proxy.Entry
 	secure bool
-	port   int // of the machine; 0: not known yet
+	port   int // port of the machine; 0 if not known yet
 	ln     *net.TCPListener
 	err    error
 }
 
-// ownSocket is what the names of such sockets begin with; the port comes after it.
+// ownSocket is the name prefix of these sockets; the port follows.
 const ownSocket = "gateway-"
 
 func newFronts(cfg config.Ingress, engine *proxy.Engine, kept map[string][]net.Listener, log *slog.Logger) *fronts {
@@ -62,7 +62,7 @@ func newFronts(cfg config.Ingress, engine *proxy.Engine, kept map[string][]net.L
 	return f
 }
 
-// serve gives the entries what they serve.
+// serve sets the tables of the entries.
 func (f *fronts) serve(ingresses *route.Table, served map[gateway.Entry]*gateway.Served) {
 	for _, one := range []struct {
 		at   *proxy.Entry
@@ -92,7 +92,8 @@ func (f *fronts) serve(ingresses *route.Table, served map[gateway.Entry]*gateway
 	}
 }
 
-// place opens the sockets of the ports that the entries have on the machines. ports are those that some have, as yet.
+// place opens the sockets of the entries at their ports of the machine. ports lacks entries whose port is not assigned
+// yet.
 func (f *fronts) place(served map[gateway.Entry]*gateway.Served, ports map[gateway.Entry]int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +102,7 @@ func (f *fronts) place(served map[gateway.Entry]*gateway.Served, ports map[gatew
 		if own.port == port && own.err == nil || f.stopping {
 			continue
 		}
-		if own.ln != nil { // it moved
+		if own.ln != nil { // its port has changed
 			f.shut(entry)
 			s := served[entry]
 			own = &door{entry: f.engine.Open(s.Secure, entry.Port), secure: s.Secure}
@@ -125,13 +126,13 @@ func (f *fronts) place(served map[gateway.Entry]*gateway.Served, ports map[gatew
 	}
 }
 
-// socketOf is the name of the socket of an entry: whose it was is known to the next process.
+// socketOf returns the name of an entry's socket. The next process recognizes the entry by the name.
 func socketOf(entry gateway.Entry, port int) string {
 	sum := sha256.Sum256([]byte(entry.Gateway.String() + ":" + strconv.Itoa(entry.Port)))
 	return ownSocket + strconv.Itoa(port) + "-" + hex.EncodeToString(sum[:5])
 }
 
-// has reports whether an entry is served on a port of the machine, or was by the process before.
+// has reports whether an entry is served on a port of the machine, or was by the previous process.
 func (f *fronts) has(entry gateway.Entry, port int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +146,7 @@ func (f *fronts) listen(entry gateway.Entry, port int) (*net.TCPListener, error)
 		port,
 	), ownSocket+strconv.Itoa(
 		port,
-	) // as releases called it that did not say whose it was
+	) // the name in earlier releases, which does not identify the entry
 	found := f.take(name, port)
 	if found != nil {
 		return found, nil
@@ -171,7 +172,7 @@ func (f *fronts) listen(entry gateway.Entry, port int) (*net.TCPListener, error)
 	return found, nil
 }
 
-// take takes a socket that was kept by a name; nil when there is none that listens there.
+// take takes the kept socket with a name. It returns nil if none listens on the port.
 func (f *fronts) take(name string, port int) (found *net.TCPListener) {
 	kept := f.kept[name]
 	delete(f.kept, name)
@@ -185,7 +186,7 @@ func (f *fronts) take(name string, port int) (found *net.TCPListener) {
 	return found
 }
 
-// shut ends an entry for good. It is called with mu.
+// shut closes an entry for good. The caller holds mu.
 func (f *fronts) shut(entry gateway.Entry) {
 	own := f.own[entry]
 	delete(f.own, entry)
@@ -203,7 +204,7 @@ func (f *fronts) letGo(name string) {
 	}
 }
 
-// forgetKept closes the sockets of a former process that no entry uses, once all Gateways are known.
+// forgetKept closes the kept sockets that no entry uses. It is called once all Gateways are known.
 func (f *fronts) forgetKept() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +217,7 @@ func (f *fronts) forgetKept() {
 	clear(f.kept)
 }
 
-// lacking reports whether some entry has no socket because opening it failed.
+// lacking reports whether opening the socket of an entry has failed.
 func (f *fronts) lacking() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +229,7 @@ func (f *fronts) lacking() bool {
 	return false
 }
 
-// failed returns why clients cannot connect to an entry, nil when they can.
+// failed returns why clients cannot connect to an entry, or nil if they can.
 func (f *fronts) failed(entry gateway.Entry) error {
 	if entry.Gateway.Name == "" {
 		return nil
@@ -243,7 +244,7 @@ func (f *fronts) failed(entry gateway.Entry) error {
 	}
 }
 
-// stopAccepting has connections wait in the sockets from now on.
+// stopAccepting stops accepting connections. They wait in the sockets' backlogs.
 func (f *fronts) stopAccepting() {
 	f.mu.Lock()
 	f.stopping = true
@@ -256,7 +257,7 @@ func (f *fronts) stopAccepting() {
 	f.wg.Wait()
 }
 
-// close closes the sockets here. The service manager has those that it keeps.
+// close closes the sockets in this process. The service manager keeps its copies.
 func (f *fronts) close() {
 	f.stopAccepting()
 	f.mu.Lock()

@@ -28,7 +28,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// gatewayAPI reads and writes the kinds of Gateway API, where they are installed.
+// gatewayAPI reads and writes the objects of the Gateway API, if it is installed.
 type gatewayAPI struct {
 	rest        rest.Interface
 	core        kubernetes.Interface
@@ -62,10 +62,10 @@ func newGatewayAPI(cfg *rest.Config) (*gatewayAPI, error) {
 	return &gatewayAPI{rest: client, core: core, discovery: core.Discovery(), definitions: definitions}, nil
 }
 
-// needed are the resources without which there is nothing to follow.
+// needed are the resources that must be installed before they are watched.
 var needed = []string{"gatewayclasses", "gateways", "httproutes"}
 
-// installed returns which resources of Gateway API are served.
+// installed returns the resources of the Gateway API that the API server serves.
 func (g *gatewayAPI) installed() ([]string, error) {
 	list, err := g.discovery.ServerResourcesForGroupVersion(gatewayv1.SchemeGroupVersion.String())
 	if apierrors.IsNotFound(err) {
@@ -81,8 +81,8 @@ func (g *gatewayAPI) installed() ([]string, error) {
 	return names, nil
 }
 
-// follow waits until the kinds of Gateway API are there, and then follows them until ctx ends. first is called once it
-// is known that they are not there, or all objects are.
+// follow waits until the Gateway API is installed, and then watches it until ctx ends. It calls first once it knows
+// that the API is not installed, or all objects are known.
 func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, first func()) {
 	told := false
 	tell := func() {
@@ -133,13 +133,13 @@ func (g *gatewayAPI) follow(ctx context.Context, w *watch, log *slog.Logger, fir
 		}
 		select {
 		case <-ctx.Done():
-		case <-changed: // a definition is served a moment after it is there, and then it changes once more
+		case <-changed: // the kind is served a moment after its definition appears; the definition changes again then
 		case <-again:
 		}
 	}
 }
 
-// watch follows Gateways with what they are about.
+// watch watches Gateways and the objects that they depend on.
 func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, grants bool, first func()) {
 	var all []cache.SharedIndexInformer
 	var synced []cache.InformerSynced
@@ -237,8 +237,8 @@ func (g *gatewayAPI) watch(ctx context.Context, w *watch, log *slog.Logger, gran
 	}
 }
 
-// writeStatus writes an object's status. An object that is gone or has changed meanwhile is no error: the watch will
-// tell.
+// writeStatus writes the status of an object. It returns no error if the object was deleted or has changed, because the
+// watch delivers the new state.
 func (g *gatewayAPI) writeStatus(ctx context.Context, resource string, object interface {
 	runtime.Object
 	metav1.Object

@@ -1,6 +1,6 @@
-// Package ingress is kube-ingress, the proxy that Ingresses set up: it follows them with what they name, and serves
-// clients by the table of package route with the engine of package proxy. Where pods are is from endpoint slices, so
-// that requests go straight to them.
+// Package ingress is kube-ingress, the proxy that Ingresses configure. It watches Ingresses and the objects that they
+// refer to. It serves clients with the engine of package proxy, according to the tables of package route. It sends
+// requests directly to the pods, whose addresses come from EndpointSlices.
 package ingress
 
 import (
@@ -34,8 +34,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Run is the proxy of one machine. It serves until ctx ends, and then until the requests that have begun are answered,
-// within bounds.
+// Run runs the proxy of one machine. It serves until ctx ends, and then until the running requests are complete, within
+// time limits.
 func Run(ctx context.Context, cfg config.Ingress, env run.Env) error {
 	rest, err := client.Config(
 		client.Options{
@@ -63,7 +63,7 @@ func Run(ctx context.Context, cfg config.Ingress, env run.Env) error {
 	return serve(ctx, cfg, env, clients, gateways, kept)
 }
 
-// serve is Run over given clients, with the sockets that were kept. gateways may be nil: there is no Gateway API.
+// serve is Run with given clients and the kept sockets. gateways is nil without the Gateway API.
 func serve(
 	ctx context.Context,
 	cfg config.Ingress,
@@ -92,7 +92,7 @@ func serve(
 		}
 		return nil
 	})
-	// What the daemon knows is kept up until the last request is answered.
+	// Keep watching the API until the last request is complete.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, inner := errgroup.WithContext(inner)
@@ -116,7 +116,7 @@ func serve(
 			return nil
 		case <-ctx.Done():
 			return nil
-		case <-known: // nobody is told "no route" because the routes are not known yet
+		case <-known: // do not answer "no route" before the routes are known
 		}
 		return front(
 			ctx,
@@ -153,12 +153,13 @@ func serve(
 	return nil
 }
 
-// lastBound limits how long the last requests may take once no more connections are accepted.
+// lastBound limits the last requests after the proxy has stopped accepting connections.
 const lastBound = 3 * time.Second
 
-// front serves clients until ctx ends. Then it is not ready any more and goes on accepting, with every answer the last
-// of its connection, until the requests of before are answered: nobody waits for the long ones of others. In the end
-// connections that come wait in the sockets, which the service manager keeps, for the next process.
+// front serves clients until ctx ends. Then it reports not ready, but still accepts connections, with every response
+// the last of its connection, until the requests that started before are complete. New clients thereby need not wait
+// for long requests of others. Finally it stops accepting. New connections wait in the sockets, which the service
+// manager keeps for the next process.
 func front(
 	ctx, inner context.Context,
 	cfg config.Ingress,
@@ -253,7 +254,7 @@ func descriptors() int {
 	return int(min(limit.Cur, math.MaxInt32))
 }
 
-// ownCertificate is what clients are shown who ask for a name that nobody has a certificate for. No client believes it.
+// ownCertificate returns the certificate for clients that ask for a name without a certificate. No client trusts it.
 func ownCertificate() (*tls.Certificate, error) {
 	ca, err := certs.NewCA("kube-ingress", 0, time.Now())
 	if err != nil {
@@ -314,5 +315,5 @@ func publisher(cfg config.Ingress, env run.Env, clients kubernetes.Interface) (*
 	return p, nil
 }
 
-// manager is who the endpoint slices of the proxies are managed by, as their label says.
+// manager is the value of the managed-by label of the proxies' EndpointSlices.
 const manager = "ingress.clusterctl"

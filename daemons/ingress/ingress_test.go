@@ -30,7 +30,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// freePorts are two that nobody listens on.
+// freePorts returns two free ports.
 func freePorts(t *testing.T) (plain, secure int) {
 	for _, to := range []*int{&plain, &secure} {
 		port, err := run.FreePort()
@@ -50,7 +50,7 @@ func settings(t *testing.T) config.Ingress {
 	return cfg
 }
 
-// objects are a class, a service "web" with the address of a server, and an Ingress of it.
+// objects returns a class, a service "web" with the given endpoint, and an Ingress for it.
 func objects(address string) []runtime.Object {
 	at := netip.MustParseAddrPort(address)
 	meta := func(name string) metav1.ObjectMeta {
@@ -95,7 +95,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// started runs the daemon; what it returns stops it and waits.
+// started starts the daemon. The returned function stops it and waits.
 func started(t *testing.T, cfg config.Ingress, clients *fake.Clientset, kept map[string][]net.Listener) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	env := run.NewEnv(slog.New(slog.DiscardHandler))
@@ -172,7 +172,7 @@ func TestIngressesAreServedAndToldWhere(t *testing.T) {
 		slices.Sort(reasons)
 		return slices.Equal(reasons, []string{"Sync", "UnsupportedAnnotation"})
 	})
-	// The pod moves.
+	// The pod gets another address.
 	other := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "from another") }),
 	)
@@ -190,7 +190,7 @@ func TestIngressesAreServedAndToldWhere(t *testing.T) {
 	}
 }
 
-// systemd keeps sockets for a daemon: this takes what it is given, as systemd does.
+// systemd receives sockets from a daemon, as systemd's file descriptor store does.
 type systemd struct {
 	*net.UnixConn
 	path string
@@ -206,7 +206,7 @@ func newSystemd(t *testing.T) systemd {
 	return systemd{nc, path}
 }
 
-// kept is the next socket that is given, with its name.
+// kept returns the name and descriptor of the next received socket.
 func (s systemd) kept(t *testing.T) (string, int) {
 	text, rights := make([]byte, 1000), make([]byte, 100)
 	_ = s.SetReadDeadline(time.Now().Add(5 * time.Second))
@@ -229,7 +229,7 @@ func (s systemd) kept(t *testing.T) (string, int) {
 	return name, files[0]
 }
 
-// Connections that come while the daemon restarts wait in the sockets that the service manager keeps.
+// Connections during a restart wait in the sockets that the service manager keeps.
 func TestNoConnectionIsLostWhenTheDaemonRestarts(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	defer pod.Close()
@@ -243,7 +243,7 @@ func TestNoConnectionIsLostWhenTheDaemonRestarts(t *testing.T) {
 		given[name] = fd
 	}
 	stop()
-	// Nobody serves, and clients connect all the same.
+	// No daemon runs, but clients can connect.
 	answered := make(chan error, 20)
 	for range 20 {
 		nc, err := net.Dial("tcp", "127.0.0.1:"+strconv.Itoa(cfg.HTTPPort))

@@ -10,19 +10,19 @@ import (
 	"clusterctl/daemons/ingress/route/gateway"
 )
 
-// claim is what the service of a Gateway says: an entry is served on a port of the machines.
+// claim is the assignment in a Gateway's service of an entry to a port of the machines.
 type claim struct {
 	entry   gateway.Entry
 	service *corev1.Service
-	held    bool // it is served there already
+	held    bool // the entry is already served there
 }
 
-// machinePorts are the ports of the machines on which entries are served, of those that have one.
+// machinePorts returns the ports of the machines on which entries are served. It omits entries without a port.
 //
-// Services are written by who may write in their namespace, and what they say may take nothing from others: neither a
-// port outside of the range that is for it, nor one that another Gateway has. Of several that want the same, the one
-// that is served there already has it, then that of the oldest service; the leader gives the others another. It is
-// called with the lock.
+// Any user who may write services in a namespace can write the Gateway's service. Therefore a claim is valid only
+// within the configured range, and must not take another Gateway's port. If several entries claim a port, an entry that
+// is already served there gets it, then that of the oldest service. The leader assigns other ports to the rest. The
+// caller holds mu.
 func (w *watch) machinePorts() map[gateway.Entry]int {
 	first, last, err := config.PortRange(w.cfg.GatewayPorts)
 	if err != nil || w.cfg.GatewayAddresses == config.OfMachines {

@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// tenants are Gateways with addresses of their own, each in a namespace of its own.
+// tenants are Gateways with their own addresses, each in its own namespace.
 type tenants struct {
 	*watch
 	t *testing.T
@@ -45,7 +45,7 @@ func newTenants(t *testing.T, kept map[string][]net.Listener) *tenants {
 	return w
 }
 
-// has makes a Gateway "web" of a namespace and its service, which says that it is served on a port of the machines.
+// has adds a Gateway "web" in a namespace, and its service, which assigns it a port of the machines.
 func (w *tenants) has(namespace string, created int64, port int) {
 	g := &gatewayv1.Gateway{
 		ObjectMeta: metav1.ObjectMeta{
@@ -79,7 +79,7 @@ func serviceAt(namespace, name string, created int64, ports ...int) *corev1.Serv
 	return s
 }
 
-// on is the port of the machine on which a Gateway is served; 0: none.
+// on returns the port of the machine on which a Gateway is served, or 0.
 func (w *tenants) on(namespace string) int {
 	own := w.fronts.own[gateway.Entry{Gateway: route.Key{Namespace: namespace, Name: "web"}, Port: 80}]
 	if own == nil || own.ln == nil {
@@ -97,7 +97,7 @@ func (w *tenants) check(what string, want map[string]int) {
 	}
 }
 
-// given are the ports that the leader gives to the Gateways, by namespace.
+// given returns the ports that the leader assigns to the Gateways, by namespace.
 func (w *tenants) given() map[string]int {
 	list, _, _ := w.wanted(w.cfg)
 	out := map[string]int{}
@@ -107,8 +107,7 @@ func (w *tenants) given() map[string]int {
 	return out
 }
 
-// Who may write the service of his Gateway has no port of the machines by it that is not for Gateways, and none that
-// another one has.
+// A user who may write the service of a Gateway cannot take a port outside of the range, nor another Gateway's port.
 func TestAGatewayTakesNoPortOfTheMachinesFromOthers(t *testing.T) {
 	w := newTenants(t, nil)
 	w.has("shop", 20, 20000)
@@ -133,7 +132,7 @@ func TestAGatewayTakesNoPortOfTheMachinesFromOthers(t *testing.T) {
 		t.Errorf("two that say 20000 are given %v", got)
 	}
 
-	// A service that is of no Gateway takes no port away.
+	// A service that belongs to no Gateway takes no port.
 	w.service(serviceAt("thief", "many", 5, 20001, 20002, 20003), false)
 	w.has("late", 30, 0)
 	if got := w.given()["late"]; got < 20001 || got > 20003 {
@@ -141,8 +140,8 @@ func TestAGatewayTakesNoPortOfTheMachinesFromOthers(t *testing.T) {
 	}
 }
 
-// A port stays whose it was while the daemon was not there. A socket of a release that did not write down whose it is
-// goes to who asks for it.
+// A port stays assigned across a restart of the daemon. A kept socket of an earlier release, which does not record its
+// owner, goes to the Gateway that claims the port.
 func TestAPortOfTheMachinesStaysWhoseItWas(t *testing.T) {
 	listening := func() net.Listener {
 		ln, err := net.Listen("tcp", net.JoinHostPort("127.0.0.77", strconv.Itoa(20000)))

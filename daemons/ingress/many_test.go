@@ -24,8 +24,8 @@ import (
 
 const many = 10_000
 
-// watchOf is a watch of many Ingresses, each with a service and a secret of its own, and of as many secrets that none
-// of them names. one makes an Ingress. It comes with what makes such a secret.
+// watchOf returns a watch with many Ingresses, each with its own service and secret, and as many unused secrets. one
+// returns an Ingress. watchOf also returns a function that creates such a secret.
 func watchOf(
 	t testing.TB,
 	one func(i int, path string) *networkingv1.Ingress,
@@ -61,7 +61,7 @@ func watchOf(
 		},
 		false,
 	)
-	secret := func(name string) *corev1.Secret { // with bytes of its own, as the watch has them
+	secret := func(name string) *corev1.Secret { // with separate bytes, as delivered by a watch
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{
 				corev1.TLSCertKey:       bytes.Clone(pair.Cert),
@@ -84,17 +84,17 @@ func watchOf(
 	return w, secret
 }
 
-// oneOfMany has a host of its own.
+// oneOfMany returns an Ingress with its own host.
 func oneOfMany(i int, path string) *networkingv1.Ingress {
 	return ingressOf(i, fmt.Sprintf("h%d.example", i), path)
 }
 
-// oneOfHost has paths of a host that all of them name.
+// oneOfHost returns an Ingress with its own paths of a shared host.
 func oneOfHost(i int, path string) *networkingv1.Ingress {
 	return ingressOf(i, "shared.example", fmt.Sprintf("/i%d%s", i, path))
 }
 
-// oneOfPath has the path of a host that all of them name, too.
+// oneOfPath returns an Ingress with a shared path of a shared host.
 func oneOfPath(i int, path string) *networkingv1.Ingress { return ingressOf(i, "shared.example", path) }
 
 func ingressOf(i int, host, path string) *networkingv1.Ingress {
@@ -122,7 +122,7 @@ func ingressOf(i int, host, path string) *networkingv1.Ingress {
 	}
 }
 
-// changes are those of one Ingress among many, by number of the round.
+// changes returns changes of one Ingress among many, by name. Their argument is the number of the round.
 func (w *watch) changes(
 	secret func(string) *corev1.Secret,
 	one func(i int, path string) *networkingv1.Ingress,
@@ -140,7 +140,9 @@ func (w *watch) changes(
 	}
 }
 
-// S32: one Ingress that changes among 10,000 costs itself, and nothing is made again for the others.
+// The change of one Ingress among 10,000 costs only its own work, and rebuilds nothing of the others.
+//
+// Proves S32.
 func TestOneChangeAmongManyIngressesCostsItselfS32(t *testing.T) {
 	w, secret := watchOf(t, oneOfMany)
 	w.costs(t, w.changes(secret, oneOfMany))
@@ -154,7 +156,9 @@ func TestOneChangeAmongManyIngressesCostsItselfS32(t *testing.T) {
 	}
 }
 
-// S32: the same when all of them name one host: what is made again is the rules of the paths that change.
+// The same applies if all Ingresses share a host: only the rules of the changed paths are rebuilt.
+//
+// Proves S32.
 func TestOneChangeAmongManyIngressesOfOneHostCostsItselfS32(t *testing.T) {
 	w, secret := watchOf(t, oneOfHost)
 	w.costs(t, w.changes(secret, oneOfHost))
@@ -171,7 +175,7 @@ func TestOneChangeAmongManyIngressesOfOneHostCostsItselfS32(t *testing.T) {
 	}
 }
 
-// costs makes sure that changes cost themselves.
+// costs checks that changes allocate little memory.
 func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
 	t.Helper()
 	rounds := amount.Of(200, 40)
@@ -190,7 +194,9 @@ func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
 	}
 }
 
-// S32: what many Ingresses and secrets take is bounded, and a secret that no Ingress names is not read.
+// The memory of many Ingresses and secrets is limited, and unused secrets are not parsed.
+//
+// Proves S32.
 func TestManyIngressesAndSecretsFitIntoMemoryS32(t *testing.T) {
 	used := func() uint64 {
 		runtime.GC()
@@ -209,8 +215,8 @@ func TestManyIngressesAndSecretsFitIntoMemoryS32(t *testing.T) {
 	runtime.KeepAlive(w)
 }
 
-// BenchmarkOneOfManyIngresses is one change among 10,000, until the engine has its table: each with a host of its own,
-// with paths of one host, and with one path of one host.
+// BenchmarkOneOfManyIngresses measures one change among 10,000 Ingresses until the engine has its table: with own
+// hosts, with paths of one host, and with one shared path.
 func BenchmarkOneOfManyIngresses(b *testing.B) {
 	for kind, one := range map[string]func(int, string) *networkingv1.Ingress{"own hosts": oneOfMany,
 		"one host": oneOfHost, "one path": oneOfPath} {

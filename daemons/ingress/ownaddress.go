@@ -26,14 +26,14 @@ import (
 	"clusterctl/daemons/ingress/route/gateway"
 )
 
-// A Gateway with addresses of its own has a service of type LoadBalancer in its namespace. The service's target ports
-// are those on which every machine's proxy serves the Gateway: the leader chooses them, and the service is where it is
-// written. Its endpoints are the machines whose proxy is ready.
+// A Gateway with its own addresses has a service of type LoadBalancer in its namespace. The service's target ports are
+// the ports on which every machine's proxy serves the Gateway. The leader assigns them and records them in the service.
+// The service's endpoints are the machines whose proxy is ready.
 
-// gatewayLabel of a service is the name of the Gateway that it is for.
+// gatewayLabel is the label of a service with the name of its Gateway.
 const gatewayLabel = shared.ServiceLabel
 
-// serviceOf is the name of a Gateway's service.
+// serviceOf returns the name of a Gateway's service.
 func serviceOf(g route.Key) route.Key {
 	name := "gateway-" + g.Name
 	if len(name) > 52 || strings.Contains(name, ".") {
@@ -44,15 +44,15 @@ func serviceOf(g route.Key) route.Key {
 	return route.Key{Namespace: g.Namespace, Name: name}
 }
 
-// addressed is what a Gateway is to have so that it gets addresses.
+// addressed is the wanted service of a Gateway.
 type addressed struct {
 	owner metav1.OwnerReference
 	name  route.Key
 	ports []corev1.ServicePort
-	there *corev1.Service // as the watch has it
+	there *corev1.Service // the current service according to the watch
 }
 
-// services gives each Gateway of ours its service, with the machines as endpoints.
+// services creates and updates the service of each Gateway, with the machines as endpoints.
 func (t *teller) services(ctx context.Context) {
 	if t.cfg.GatewayAddresses == config.OfMachines {
 		return
@@ -84,8 +84,7 @@ func (t *teller) services(ctx context.Context) {
 	}
 }
 
-// wanted works out the services of all Gateways, and those that are left of Gateways of before. It is called with the
-// lock.
+// wanted returns the wanted services of all Gateways, the services to delete, and the problems. The caller holds mu.
 func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Service, problems []error) {
 	assigned, used := w.machinePorts(), map[int]bool{}
 	for _, port := range assigned {
@@ -145,17 +144,18 @@ func (w *watch) wanted(cfg config.Ingress) (list []addressed, over []*corev1.Ser
 	for key, s := range w.publish {
 		if of := s.Labels[gatewayLabel]; of != "" && !ours[key] &&
 			w.gateway.Gateway(route.Key{Namespace: key.Namespace, Name: of}) != nil {
+			// The Gateway exists but belongs to another controller now. The garbage collector deletes the service of a
+			// deleted Gateway.
 			over = append(
 				over,
 				s,
-			) // the Gateway is there and another's now; with one that is gone the collector of garbage takes it
+			)
 		}
 	}
 	return list, over, problems
 }
 
-// allFamilies has a Gateway's service at an address of each family that the cluster's services have, since the proxies
-// serve all.
+// allFamilies requests an address of each family of the cluster's services, because the proxies serve all families.
 const allFamilies = corev1.IPFamilyPolicyPreferDualStack
 
 func (t *teller) keepService(ctx context.Context, a addressed) error {
@@ -182,11 +182,11 @@ func (t *teller) keepService(ctx context.Context, a addressed) error {
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeLoadBalancer, Ports: a.ports, AllocateLoadBalancerNodePorts: ptr.To(false),
 				IPFamilyPolicy:        ptr.To(allFamilies),
-				ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, // the client's address is kept
+				ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal, // keeps the client's address
 			},
 		}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return nil // it comes by the watch
+			return nil // the watch will deliver it
 		}
 		return err
 	}
@@ -215,7 +215,7 @@ func (t *teller) dropService(ctx context.Context, s *corev1.Service) error {
 	return err
 }
 
-// machines are the endpoints of the proxies themselves, by family. It is called with the lock.
+// machines returns the proxies' own endpoints by family. The caller holds mu.
 func (t *teller) machines() map[discoveryv1.AddressType][]discoveryv1.Endpoint {
 	namespace, name, _ := strings.Cut(t.cfg.ServiceName, "/")
 	out := map[discoveryv1.AddressType][]discoveryv1.Endpoint{}
@@ -285,7 +285,7 @@ func (t *teller) writeSlice(ctx context.Context, a addressed, s, there *discover
 		_, err = slices.Update(ctx, s, metav1.UpdateOptions{})
 	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // what is there comes by the watch
+		return nil // the watch will deliver the current state
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A Gateway's own addresses are of all families that the cluster's services have, also where its service is from a
-// release that asked for one family.
+// A Gateway has addresses of all families of the cluster's services, even if its service was created by a release that
+// requested one family.
 func TestAGatewayHasAddressesOfAllFamiliesOfTheCluster(t *testing.T) {
 	ports := []corev1.ServicePort{{Name: "port-80", Port: 80}}
 	name := route.Key{Namespace: "shop", Name: "gateway-web"}

@@ -23,12 +23,12 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// rotation is certificates of one name that follow each other.
+// rotation is a series of certificates for one name.
 type rotation struct {
 	ca      certs.Pair
 	roots   *x509.CertPool
 	mu      sync.Mutex
-	serials []string // in their order
+	serials []string // in order of creation
 }
 
 func newRotation(t *testing.T) *rotation {
@@ -41,7 +41,7 @@ func newRotation(t *testing.T) *rotation {
 	return r
 }
 
-// next is the secret with another certificate.
+// next returns the secret with a new certificate.
 func (r *rotation) next(t *testing.T) *corev1.Secret {
 	t.Helper()
 	pair, err := certs.Issue(
@@ -70,7 +70,7 @@ func (r *rotation) next(t *testing.T) *corev1.Secret {
 	}
 }
 
-// number says which certificate one is, from 0; -1 for another.
+// number returns the index of a certificate, or -1 for an unknown one.
 func (r *rotation) number(cert *x509.Certificate) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +82,7 @@ func (r *rotation) number(cert *x509.Certificate) int {
 	return -1
 }
 
-// ask asks over a connection of its own, and returns which certificate was shown.
+// ask sends a request on a new connection, and returns the index of the certificate.
 func (r *rotation) ask(port int) (int, error) {
 	client := http.Client{
 		Timeout: 20 * time.Second,
@@ -107,9 +107,11 @@ func (r *rotation) ask(port int) (int, error) {
 	return r.number(res.TLS.PeerCertificates[0]), nil
 }
 
-// S32: the certificate of an Ingress is renewed while the daemon runs, while it is stopped and while it restarts.
-// Nobody is shown another certificate than one of these, nor an older one than before; who has come while nobody served
-// gets the newest one, and no handshake fails.
+// The certificate of an Ingress is renewed while the daemon runs, while it is stopped, and while it restarts. Clients
+// never get another certificate, nor an older one than before. After a restart, waiting clients get the newest one, and
+// no handshake fails.
+//
+// Proves S32.
 func TestCertificatesRotateWhileTheDaemonRestartsS32(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	defer pod.Close()
@@ -148,7 +150,7 @@ func TestCertificatesRotateWhileTheDaemonRestartsS32(t *testing.T) {
 		defer r.mu.Unlock()
 		return len(r.serials) - 1
 	}
-	// Somebody always comes anew.
+	// A client connects continuously.
 	var last, asked atomic.Int64
 	over, done := make(chan struct{}), make(chan struct{})
 	go func() {

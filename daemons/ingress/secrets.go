@@ -185,8 +185,8 @@ func (s *secrets) failed(f *followed, err error) {
 }
 
 // read reads the Secret and returns the version to watch from. A missing Secret is reported as nil. A forbidden Secret
-// is reported as nil at once if it was never read. If it was read before, it is reported only after several refusals,
-// because an API server that has just started may not know the references yet. Other failures report nothing.
+// is reported as nil at once if it was never read. If it was read before, it is reported only after several refusals:
+// an API server that has just started may not know the references yet. Other failures report nothing.
 func (s *secrets) read(f *followed) (version string, err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, callTime)
 	defer cancel()

@@ -12,11 +12,11 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// sockets are those that clients connect to. The service manager keeps them while the daemon restarts, so that
-// connections that come meanwhile wait in them and none is lost.
+// sockets are the sockets for clients. The service manager keeps them during a restart of the daemon. New connections
+// wait in them, so that none is lost.
 type sockets struct{ plain, secure *net.TCPListener }
 
-// listen takes the sockets that the service manager has kept, by name, and makes those that it has not.
+// listen takes the kept sockets of the service manager by name, and opens the missing ones.
 func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger) (*sockets, error) {
 	s := &sockets{}
 	for _, one := range []struct {
@@ -36,7 +36,7 @@ func listen(cfg config.Ingress, kept map[string][]net.Listener, log *slog.Logger
 			log.Info("serving on a socket that was kept", "name", one.name, "address", address)
 			continue
 		}
-		if len(kept[one.name]) > 0 { // of another port
+		if len(kept[one.name]) > 0 { // they listen on another port
 			if err := run.Drop(one.name); err != nil {
 				log.Warn("have the service manager let a socket go", "name", one.name, "err", err)
 			}
@@ -72,7 +72,7 @@ func listensOn(ln *net.TCPListener, host string, port int) bool {
 	return err == nil && addr.Unmap() == at.Addr().Unmap()
 }
 
-// stopAccepting ends Accept. The sockets stay open: what comes waits in them.
+// stopAccepting stops accepting connections. The sockets stay open, and new connections wait in them.
 func (s *sockets) stopAccepting() {
 	for _, ln := range []*net.TCPListener{s.plain, s.secure} {
 		_ = ln.SetDeadline(time.Unix(1, 0))

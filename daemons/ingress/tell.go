@@ -26,12 +26,12 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-// lease is that of the one proxy that tells Ingresses of themselves.
+// lease is the name of the lease of the proxy that writes statuses.
 const lease = "kube-ingress"
 
-// tell has one proxy of the cluster write where Ingresses and Gateways are served into their status, and what of
-// Ingresses is not carried out as events. One that loses the lease waits for it again: its clients are served whoever
-// writes.
+// tell elects one proxy of the cluster. That proxy writes the addresses into the status of Ingresses and Gateways, and
+// records unsupported settings of Ingresses as events. A proxy that loses the lease stands for election again. It
+// serves its clients in the meantime.
 func tell(
 	ctx context.Context,
 	cfg config.Ingress,
@@ -69,23 +69,24 @@ func tell(
 	}
 }
 
-// teller writes what Ingresses are told.
+// teller writes the statuses and events of Ingresses.
 type teller struct {
 	cfg      config.Ingress
 	env      run.Env
 	clients  kubernetes.Interface
-	gateways *gatewayAPI // nil: there is none
+	gateways *gatewayAPI // nil without the Gateway API
 	w        *watch
 	events   record.EventRecorder
-	// the events that an Ingress has got, so that they come once for each change
+	// told holds the last event of each Ingress, so that an event is recorded once for each change.
 	told map[route.Key]string
-	at   []networkingv1.IngressLoadBalancerIngress // where Ingresses were served when all were told
+	at   []networkingv1.IngressLoadBalancerIngress // addresses that were last written to all Ingresses
 }
 
 const (
 	callTime = 10 * time.Second
-	restTime = 500 * time.Millisecond // changes that come within it are told together
-	// a proxy that died is found when its peers have taken its endpoint away; a write that failed is tried again
+	restTime = 500 * time.Millisecond // changes within this time are written together
+	// lookTime is how often all statuses are written again. A dead proxy is noticed when its endpoint was removed, and
+	// failed writes are repeated.
 	lookTime = 30 * time.Second
 )
 
@@ -118,7 +119,7 @@ func (t *teller) run(ctx context.Context) {
 	}
 }
 
-// ingresses tells the Ingresses that are for this proxy: all of them, or those that something may have changed for.
+// ingresses writes the status of this proxy's Ingresses: of all, or of those that may have changed.
 func (t *teller) ingresses(ctx context.Context, whole bool) {
 	type one struct {
 		object   *networkingv1.Ingress
@@ -177,7 +178,7 @@ type object interface {
 	metav1.Object
 }
 
-// event tells that an object was taken in, and what of it is not carried out.
+// event records that an object was processed, and its problems.
 func (t *teller) event(key route.Key, object object, problems []route.Problem, sync bool) {
 	var texts []string
 	for _, p := range problems {
@@ -196,8 +197,7 @@ func (t *teller) event(key route.Key, object object, problems []route.Problem, s
 	}
 }
 
-// addresses are those at which Ingresses are served; nil when they are not known, which is no reason to take those away
-// that are written.
+// addresses returns the addresses of Ingresses. It returns nil if they are unknown; the written ones stay then.
 func (t *teller) addresses() []networkingv1.IngressLoadBalancerIngress {
 	var list []networkingv1.IngressLoadBalancerIngress
 	if t.cfg.PublishService != "" {
@@ -241,7 +241,7 @@ func (t *teller) write(
 	now.Status.LoadBalancer.Ingress = status
 	_, err := t.clients.NetworkingV1().Ingresses(in.Namespace).UpdateStatus(ctx, now, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil // it is gone, or a newer one comes by the watch
+		return nil // it was deleted, or the watch delivers a newer one
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/ingress/route/gateway"
 )
 
-// gatewaysAndRoutes tells Gateways, their classes and routes what has become of them.
+// gatewaysAndRoutes writes the statuses of Gateways, their classes and routes.
 func (t *teller) gatewaysAndRoutes(ctx context.Context) {
 	t.w.mu.Lock()
 	if !t.w.follows {
@@ -65,7 +65,7 @@ func (t *teller) gatewaysAndRoutes(ctx context.Context) {
 	}
 }
 
-// place is where clients reach a Gateway. It is called with the watch's lock.
+// place returns where clients reach a Gateway. The caller holds the watch's mu.
 func (t *teller) place(key route.Key) gateway.Place {
 	at := gateway.Place{Failed: t.w.fronts.failed}
 	add := func(ip, hostname string) {

@@ -22,7 +22,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// watch keeps the engine's table as the API's objects are.
+// watch keeps the engine's tables up to date with the API's objects.
 type watch struct {
 	engine       *proxy.Engine
 	fronts       *fronts
@@ -46,7 +46,7 @@ type watch struct {
 	news         chan struct{}         // the status of Ingresses may have to change
 }
 
-// maxUntold is how many Ingresses are noted one by one.
+// maxUntold limits how many Ingresses are recorded individually.
 const maxUntold = 4096
 
 func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
@@ -70,7 +70,7 @@ func newWatch(cfg config.Ingress, engine *proxy.Engine, at *fronts) *watch {
 	}
 }
 
-// run follows the API until ctx ends. ready is called when the engine has the first whole table.
+// run watches the API until ctx ends. It calls ready when the engine has the first complete table.
 func (w *watch) run(
 	ctx context.Context,
 	clients kubernetes.Interface,
@@ -154,7 +154,7 @@ func (w *watch) run(
 			return nil
 		case <-w.changed:
 			w.make(following)
-		case <-again.C: // a port that somebody else had may be free
+		case <-again.C: // a port that another process used may be free now
 			if w.fronts.lacking() {
 				w.make(following)
 			}
@@ -169,7 +169,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// make gives the engine the table of what is known now. However many changes came meanwhile, it is made once.
+// make passes the table of the current objects to the engine. Several changes result in one table.
 func (w *watch) make(ctx context.Context) {
 	w.mu.Lock()
 	next, news := w.work(ctx)
@@ -206,7 +206,7 @@ func (w *watch) work(ctx context.Context) (next *route.Table, news map[gateway.E
 	return next, news
 }
 
-// forget drops the counts of sources that are gone. The caller holds mu.
+// forget removes the counters of sources that no longer exist. The caller holds mu.
 func (w *watch) forget(all bool) {
 	stays := func(s route.Source) bool { return w.build.Has(s) || w.gateway.Has(s) }
 	if all || w.swept {
@@ -244,7 +244,7 @@ func (w *watch) ingress(o any, gone bool) {
 	}
 	key := route.Key{Namespace: in.Namespace, Name: in.Name}
 	before := w.objects[key]
-	if w.untold[key] = true; len(w.untold) > maxUntold { // this proxy is not the one that tells
+	if w.untold[key] = true; len(w.untold) > maxUntold { // this proxy is not the leader, so nothing takes them
 		clear(w.untold)
 		w.telling = true
 	}
@@ -257,7 +257,7 @@ func (w *watch) ingress(o any, gone bool) {
 		return
 	}
 	w.objects[key] = in
-	// A status alone changes no route, and the leader writes many.
+	// Ignore changes of only the status, because they change no route and the leader writes many.
 	if before == nil || before.UID != in.UID || before.Generation != in.Generation ||
 		!same(before.Annotations, in.Annotations) {
 		w.build.SetIngress(key, in)
@@ -285,7 +285,7 @@ func (w *watch) service(o any, gone bool) {
 	w.gateway.ServiceChanged(key)
 	if was := w.build.Backends.Service(key); was != nil && !gone && was.Spec.Type != s.Spec.Type ||
 		was == nil && s.Spec.Type == corev1.ServiceTypeExternalName {
-		w.telling = true // of Ingresses that name it, which a service without endpoints concerns
+		w.telling = true // the status of the Ingresses that refer to it may change
 	}
 	if gone {
 		delete(w.publish, key)
@@ -338,7 +338,7 @@ func (w *watch) secret(ctx context.Context, key route.Key, s *corev1.Secret) {
 	signal(w.changed)
 }
 
-// lean keeps of objects what the daemon reads. It leaves what it is given as it is.
+// lean copies an object with only the fields that the daemon reads.
 func lean(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The functions of a Kind take any object; those that a kind declares take its own
-// type. These turn the second into the first. The API server hands a kind only
-// objects that its New made.
+// The functions in a Kind take any object, while the declarations of kinds use functions with the kind's own type. The
+// functions in this file convert the latter into the former. The API server passes a kind only objects that its New
+// created.
 
 func made[T any, P interface {
 	*T
@@ -34,7 +34,7 @@ func compares[T runtime.Object](f func(obj, old T) field.ErrorList) func(obj, ol
 	return func(obj, old runtime.Object) field.ErrorList { return f(obj.(T), old.(T)) }
 }
 
-// warns gives f a nil old, not an empty one, for what is new.
+// warns passes f a nil old for new objects.
 func warns[T any, P interface {
 	*T
 	runtime.Object
@@ -53,7 +53,7 @@ func selectable[T runtime.Object](f func(T) fields.Set) func(runtime.Object) fie
 	return func(obj runtime.Object) fields.Set { return f(obj.(T)) }
 }
 
-// status declares a status subresource whose writes copyStatus makes, and of which all of wrong say what is wrong.
+// status declares a status subresource. copyStatus copies the status, and all of wrong validate it.
 func status[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, old T) field.ErrorList) *Status {
 	s := &Status{Copy: func(to, from runtime.Object) { copyStatus(to.(T), from.(T)) }}
 	if len(wrong) > 0 {
@@ -67,20 +67,20 @@ func status[T runtime.Object](copyStatus func(to, from T), wrong ...func(obj, ol
 	return s
 }
 
-// prepared has f settle what of a new status clients do not decide.
+// prepared sets f as the function that sets status fields which clients cannot choose.
 func (s *Status) prepared(f func(obj, old runtime.Object)) *Status {
 	s.Prepare = f
 	return s
 }
 
-// keeping has a write to the status leave fields of metadata as they are; all, if none is named.
+// keeping lists the metadata fields that a write to the status does not change. Without names, it changes none.
 func (s *Status) keeping(names ...string) *Status {
 	s.Keeps, s.KeepsMeta = names, len(names) == 0
 	return s
 }
 
-// columns declares kubectl's columns in order: names alone are strings, a suffix
-// says otherwise: "Desired:integer", "IP*" (shown with -o wide only).
+// columns declares kubectl's columns in order. A name alone is a string column. A suffix gives another type, as in
+// "Desired:integer". A column such as "IP*" appears only with -o wide.
 func columns(names ...string) []metav1.TableColumnDefinition {
 	out := make([]metav1.TableColumnDefinition, 0, len(names))
 	for _, name := range names {

@@ -13,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ipAddress and cidrValue refuse addresses in forms that programs read differently, such as 010.0.0.1 and 10.0.0.1/8.
-// What the object had before is let be, so that objects of older servers can still be changed and deleted.
+// ipAddress and cidrValue reject addresses in forms that programs interpret differently, such as 010.0.0.1 and
+// 10.0.0.1/8. Values that the object had before are accepted, so that objects of older servers can still be changed and
+// deleted.
 func ipAddress(text string, at *field.Path, before ...string) field.ErrorList {
 	return validation.IsValidIPForLegacyField(at, text, true, before)
 }
@@ -23,8 +24,8 @@ func cidrValue(text string, at *field.Path, before ...string) field.ErrorList {
 	return validation.IsValidCIDRForLegacyField(at, text, true, before)
 }
 
-// KeepAliases drops from what is wrong with a changed object the addresses of host aliases that it had in that form
-// before: as with all addresses, objects of older servers can be changed in all else.
+// KeepAliases removes the errors about host aliases whose address the object had in that form before. As with other
+// addresses, the rest of objects from older servers can be changed then.
 func KeepAliases(errs field.ErrorList, old runtime.Object) field.ErrorList {
 	spec := podSpecOf(old)
 	if len(errs) == 0 || spec == nil {
@@ -38,7 +39,7 @@ func KeepAliases(errs field.ErrorList, old runtime.Object) field.ErrorList {
 	})
 }
 
-// podSpecOf is the pod that an object is or makes; nil if it is of another kind.
+// podSpecOf returns the spec of a pod or of an object's pod template, or nil for other kinds.
 func podSpecOf(obj runtime.Object) *corev1.PodSpec {
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -65,7 +66,7 @@ func podSpecOf(obj runtime.Object) *corev1.PodSpec {
 	return nil
 }
 
-// blocksOf are all ranges that a policy names.
+// blocksOf returns all IP ranges that a policy names.
 func blocksOf(p *networkingv1.NetworkPolicy) []string {
 	var all []string
 	if p == nil {
@@ -87,7 +88,7 @@ func blocksOf(p *networkingv1.NetworkPolicy) []string {
 	return all
 }
 
-// serviceAddresses and subsetAddresses are all addresses that are named.
+// serviceAddresses and subsetAddresses return all addresses that an object contains.
 func serviceAddresses(s *corev1.Service) []string {
 	if s == nil {
 		return nil

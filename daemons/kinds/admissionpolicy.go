@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// bindingSpec is the binding of a policy of either kind; mutating ones have no actions.
+// bindingSpec is the binding of a policy of either kind. Bindings of mutating policies have no actions.
 type bindingSpec = admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
 
 func validatingAdmissionPolicies() *Kind {

@@ -21,7 +21,7 @@ const (
 	maxValueExpression = 5 * 1024
 )
 
-// validReasons are those that a failed validation may give.
+// validReasons lists the reasons that a failed validation may have.
 var validReasons = []metav1.StatusReason{
 	metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge,
 	metav1.StatusReasonUnauthorized,
@@ -30,7 +30,7 @@ var validReasons = []metav1.StatusReason{
 func validateValidatingPolicy(p, old *admissionregistrationv1.ValidatingAdmissionPolicySpec) field.ErrorList {
 	at := field.NewPath("spec")
 	errs := validatePolicy(at, p.FailurePolicy, p.ParamKind, p.MatchConstraints)
-	// What was taken once stays good, also when only its annotations change.
+	// Expressions that were accepted once stay valid.
 	scope, err := expression.NewScope(p.ParamKind != nil, false, old == nil)
 	if err != nil {
 		return append(errs, field.InternalError(at, err))

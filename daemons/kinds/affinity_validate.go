@@ -303,7 +303,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 	return errs
 }
 
-// validateMatchKeys checks labels whose values a selector takes from the pod itself.
+// validateMatchKeys checks matchLabelKeys or mismatchLabelKeys: labels whose values are taken from the pod itself.
 func validateMatchKeys(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if len(keys) > 0 && selector == nil {
 		return field.ErrorList{field.Forbidden(path, "must not be specified when labelSelector is not set")}
@@ -315,9 +315,8 @@ func validateMatchKeys(keys []string, selector *metav1.LabelSelector, path *fiel
 	return errs
 }
 
-// validateSelectedTwice refuses keys of matchLabelKeys that the selector names as well. The selector of a pod has an
-// expression for each of them already, from when it was created. mismatchLabelKeys may be named: other values may be
-// excluded too.
+// validateSelectedTwice rejects matchLabelKeys that the selector also contains: at creation, a pod's selector already
+// gets an expression for each of them. mismatchLabelKeys may also be in the selector, to exclude more values.
 func validateSelectedTwice(keys []string, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Every field that is a number or a percentage. A surge of a Deployment alone may be more than all.
+// The test covers every field that is a number or a percentage. Only a Deployment's maxSurge may exceed 100%.
 func TestPercentagesAreBounded(t *testing.T) {
 	const more, percent, negative = "must not be greater than 100%", "a valid percent string must " +
 		"be", "must be greater than or equal to 0"

@@ -10,7 +10,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// apiServices hand group versions to other API servers.
+// apiServices declares APIServices, which delegate group versions to other API servers.
 func apiServices() *Kind {
 	type service = *apiregistrationv1.APIService
 	return &Kind{
@@ -57,7 +57,7 @@ func apiServices() *Kind {
 	}
 }
 
-// LocalAPIService is the condition of a group version that this server itself serves.
+// LocalAPIService returns the condition of a group version that this server serves itself.
 func LocalAPIService(since metav1.Time) apiregistrationv1.APIServiceCondition {
 	return apiregistrationv1.APIServiceCondition{
 		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: since,

@@ -16,11 +16,11 @@ func certificateSigningRequests() *Kind {
 		NameErrors: pathSegmentName,
 		New:        made[certificatesv1.CertificateSigningRequest](),
 		NewList:    made[certificatesv1.CertificateSigningRequestList](),
-		// Who asks is filled in by admission, which knows it.
+		// Admission fills in the requester, which it knows.
 		PrepareCreate: does(func(c *certificatesv1.CertificateSigningRequest) {
 			c.Status = certificatesv1.CertificateSigningRequestStatus{}
 		}),
-		// A request is never changed, only decided on.
+		// A request never changes: it is only approved, denied or signed.
 		PrepareUpdate: updates(
 			func(c, old *certificatesv1.CertificateSigningRequest) { c.Spec, c.Status = old.Spec, old.Status },
 		),
@@ -30,14 +30,14 @@ func certificateSigningRequests() *Kind {
 		}),
 		Columns: columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"),
 		Row:     row(signingRequestRow),
-		// Conditions that approve or deny come through approval alone, and the certificate through status, which
-		// admission sees to.
+		// Conditions for approval and denial are set only through the approval subresource, and the certificate only
+		// through status. Admission enforces that.
 		Status:       &Status{Copy: updates(copyRequestStatus), Validate: compares(validateRequestStatus)},
 		Subresources: []string{"approval"},
 	}
 }
 
-// copyRequestStatus says since when a condition is what it is, where nobody does.
+// copyRequestStatus copies the status and fills in missing times of conditions.
 func copyRequestStatus(to, from *certificatesv1.CertificateSigningRequest) {
 	before := to.Status.Conditions
 	to.Status = *from.Status.DeepCopy()

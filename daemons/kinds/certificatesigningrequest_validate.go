@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// keyUsages are what a certificate may be asked for.
+// keyUsages lists the usages that a request may contain.
 var keyUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
 	certificatesv1.UsageKeyEncipherment,
@@ -30,7 +30,7 @@ var keyUsages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageOCSPSigning, certificatesv1.UsageMicrosoftSGC, certificatesv1.UsageNetscapeSGC,
 }
 
-// legacySigner is that of the versions before v1, where a signer did not have to be named.
+// legacySigner is the signer name from versions before v1, in which a request did not have to name one.
 const legacySigner = "kubernetes.io/legacy-unknown"
 
 func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
@@ -82,7 +82,7 @@ func validateSigningRequest(c *certificatesv1.CertificateSigningRequest) field.E
 	return errs
 }
 
-// signerName demands a domain and a path, as example.com/signer.
+// signerName requires a domain and a path, as in example.com/signer.
 func signerName(name string, path *field.Path) field.ErrorList {
 	const longestDomain = validation.DNS1123SubdomainMaxLength
 	const longest = longestDomain + 1 + validation.DNS1123SubdomainMaxLength + 1 + validation.DNS1123LabelMaxLength
@@ -125,15 +125,15 @@ func signerName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// requestEnds are the conditions that a request keeps once it has them.
+// requestEnds lists the conditions that cannot be removed from a request.
 var requestEnds = []certificatesv1.RequestConditionType{
 	certificatesv1.CertificateApproved,
 	certificatesv1.CertificateDenied,
 	certificatesv1.CertificateFailed,
 }
 
-// validateRequestStatus judges what was decided on a request. What it says of the stored one alone is not held
-// against who changes something else.
+// validateRequestStatus checks the decision about a request. Errors in unchanged parts are ignored, so that other parts
+// can be changed.
 func validateRequestStatus(c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	status := field.NewPath("status")
 	var errs field.ErrorList
@@ -208,8 +208,8 @@ func requestConditions(list []certificatesv1.CertificateSigningRequestCondition,
 	return errs
 }
 
-// issuedCertificate demands certificates in PEM and nothing else between them that PEM would read. What surrounds
-// the blocks is left alone: signers write there what the certificate says.
+// issuedCertificate requires PEM blocks of certificates only. Text around the blocks is allowed, since signers describe
+// the certificates there.
 func issuedCertificate(text []byte) error {
 	if len(text) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// servedVersion is a kind in one of the versions in which it is served.
+// servedVersion is a kind in one of its served versions.
 type servedVersion struct {
 	kind  *Kind
 	alias *Alias // nil for the version of kind.GVK

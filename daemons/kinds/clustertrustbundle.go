@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxTrustBundle is how much PEM a bundle may be.
+// maxTrustBundle is the maximum size of a bundle in bytes.
 const maxTrustBundle = 1 << 20
 
 func clusterTrustBundles() *Kind {
@@ -21,7 +21,7 @@ func clusterTrustBundles() *Kind {
 		GVK:      certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"),
 		Resource: "clustertrustbundles", Singular: "clustertrustbundle", ConditionalUpdate: true,
 		New: made[certificatesv1.ClusterTrustBundle](), NewList: made[certificatesv1.ClusterTrustBundleList](),
-		// A signer's bundles are named after it, with colons for slashes.
+		// A signer's bundles are named after it, with slashes replaced by colons.
 		NameErrors: trustBundleName,
 		Validate:   checks(validateTrustBundle),
 		ValidateUpdate: compares(func(b, old *certificatesv1.ClusterTrustBundle) field.ErrorList {
@@ -55,7 +55,7 @@ func trustBundleName(name string, prefix bool) []string {
 	return append(errs, dns1123SubdomainName(rest, prefix)...)
 }
 
-// validateTrustProjection judges what a volume wants of the bundles: one, or those of a signer.
+// validateTrustProjection checks which bundles a volume requests: one by name, or those of a signer.
 func validateTrustProjection(p *corev1.ClusterTrustBundleProjection, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch {
@@ -129,7 +129,7 @@ func namedAfterSigner(b *certificatesv1.ClusterTrustBundle) field.ErrorList {
 	return errs
 }
 
-// trustAnchors demands certificates of authorities in PEM, each once.
+// trustAnchors requires CA certificates in PEM without duplicates.
 func trustAnchors(text string, path *field.Path) field.ErrorList {
 	const omitted = "<value omitted>"
 	if len(text) > maxTrustBundle {

@@ -4,8 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// componentStatuses are asked for by old runbooks alone. They are worked out when they are
-// read, and nobody writes them.
+// componentStatuses declares ComponentStatuses, which only old runbooks read. They are computed on each read and cannot
+// be written.
 func componentStatuses() *Kind {
 	return &Kind{
 		GVK:        corev1.SchemeGroupVersion.WithKind("ComponentStatus"),

@@ -143,7 +143,7 @@ func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	return errs
 }
 
-// nameSecrets keeps of references to secrets their names: they are of the account's namespace.
+// nameSecrets reduces references to Secrets to their names, because they are in the account's namespace.
 func nameSecrets(s *corev1.ServiceAccount) {
 	for i, ref := range s.Secrets {
 		s.Secrets[i] = corev1.ObjectReference{Name: ref.Name}

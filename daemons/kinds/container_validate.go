@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateContainers checks all containers of a pod, among which names are unique.
+// validateContainers checks all containers of a pod. Names must be unique among them.
 func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(spec.Containers) == 0 {
@@ -46,7 +46,7 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field
 					hostPorts[id] = true
 				}
 			}
-			// A pod's is filled in before; a template's is when the pod is made.
+			// A pod's host port has been set before. A template's is set when the pod is created.
 			if spec.HostNetwork && p.HostPort != 0 && p.HostPort != p.ContainerPort {
 				errs = append(
 					errs,
@@ -71,8 +71,7 @@ func validateContainers(spec *corev1.PodSpec, volumes map[string]bool, at *field
 	return errs
 }
 
-// onlySidecars refuses what makes no sense for a container that runs to its end
-// before the others start.
+// onlySidecars rejects fields that are useless for an init container that ends before the others start.
 func onlySidecars(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const text = "may not be set for init containers without restartPolicy=Always"
@@ -157,7 +156,7 @@ func validatePorts(ports []corev1.ContainerPort, at *field.Path) field.ErrorList
 	return errs
 }
 
-// descending demands a relative path that stays below where it starts.
+// descending requires a relative path that does not leave its base directory.
 func descending(p string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if path.IsAbs(p) {
@@ -166,7 +165,7 @@ func descending(p string, at *field.Path) field.ErrorList {
 	return append(errs, noBacksteps(p, at)...)
 }
 
-// projectedPath demands a path below a volume, of no name that the kubelet keeps for itself.
+// projectedPath requires a path within a volume that does not use a name reserved by the kubelet.
 func projectedPath(p string, at *field.Path) field.ErrorList {
 	errs := descending(p, at)
 	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") && p != ".." {
@@ -182,7 +181,7 @@ func noBacksteps(p string, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// portOrName checks a port of a probe or service: a number, or the name of one.
+// portOrName checks a port of a probe or service: a number or a name.
 func portOrName(p intstr.IntOrString, at *field.Path) field.ErrorList {
 	if p.Type == intstr.String {
 		return invalid(at, p.StrVal, validation.IsValidPortName(p.StrVal))

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// driverName checks a name of a driver of storage or of devices: a DNS name of at most 63 characters, in either case.
+// driverName checks the name of a storage or device driver: a DNS name of at most 63 characters, in upper or lower
+// case.
 func driverName(name string, path *field.Path) field.ErrorList {
 	const longest = 63
 	if name == "" {
@@ -89,7 +90,7 @@ func validateCSIDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
 }
 
 func validateCSINode(n *storagev1.CSINode) field.ErrorList {
-	const longest = 192 // of a driver's name for the node
+	const longest = 192 // maximum length of a driver's name for the node, in bytes
 	var errs field.ErrorList
 	drivers := map[string]bool{}
 	for i, d := range n.Spec.Drivers {
@@ -120,8 +121,8 @@ func validateCSINode(n *storagev1.CSINode) field.ErrorList {
 	return errs
 }
 
-// validateCSINodeUpdate lets drivers come and go, and say anew how many volumes there may be; what else they
-// said stays.
+// validateCSINodeUpdate allows drivers to be added and removed, and their allocatable counts to change. Other fields of
+// a driver are immutable.
 func validateCSINodeUpdate(n, old *storagev1.CSINode) field.ErrorList {
 	errs := validateCSINode(n)
 	for i, d := range n.Spec.Drivers {

@@ -16,20 +16,20 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// customResourceDefinitions declare further kinds; the API server serves these once
-// their names are accepted.
+// customResourceDefinitions declares the kind that declares further kinds. The API server serves those once their names
+// are accepted.
 func customResourceDefinitions() *Kind {
 	type crd = *apiextensionsv1.CustomResourceDefinition
 	return &Kind{
 		GVK:      apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
 		Resource: "customresourcedefinitions", Singular: "customresourcedefinition", ConditionalUpdate: true,
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
-		// Names hold what lies below the group's, as upstream lays keys.
+		// The group is part of the storage key, as upstream does it.
 		StorageKey: "apiextensions.k8s.io/customresourcedefinitions",
 		New:        made[apiextensionsv1.CustomResourceDefinition](),
 		NewList:    made[apiextensionsv1.CustomResourceDefinitionList](),
 		Default:    does(defaultDefinition),
-		// The objects go before their definition does.
+		// The definition's objects are deleted before it.
 		Finalizers:    []string{apiextensionsv1.CustomResourceCleanupFinalizer},
 		HasGeneration: true,
 		PrepareCreate: does(func(d crd) {
@@ -65,8 +65,8 @@ func defaultDefinition(d *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// recordStored notes the version that objects are stored in from now on. Those of
-// before stay noted: there may be objects of them.
+// recordStored adds the current storage version to storedVersions. Earlier versions stay, since objects may still be
+// stored in them.
 func recordStored(d *apiextensionsv1.CustomResourceDefinition) {
 	for _, v := range d.Spec.Versions {
 		if v.Storage && !slices.Contains(d.Status.StoredVersions, v.Name) {
@@ -91,12 +91,12 @@ func validateDefinitionUpdate(d, old *apiextensionsv1.CustomResourceDefinition) 
 	return validation.ValidateCustomResourceDefinitionUpdate(context.Background(), now, was)
 }
 
-// internalDefinitions returns definitions in the form that upstream's validation takes.
+// internalDefinitions converts definitions to the internal form that upstream's validation needs.
 func internalDefinitions(
 	d, old *apiextensionsv1.CustomResourceDefinition,
 ) (now, was *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
 	now, was = &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
-	// A conversion may share memory with what it is made of.
+	// The conversion may share memory with its input, so copy that.
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), now, nil); err != nil {
 		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
 	}
@@ -106,7 +106,7 @@ func internalDefinitions(
 	return now, was, errs
 }
 
-// definitionDoubts warns of what schemas say to no effect.
+// definitionDoubts returns warnings about parts of schemas that have no effect.
 func definitionDoubts(obj runtime.Object) []string {
 	d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
@@ -126,7 +126,7 @@ func definitionDoubts(obj runtime.Object) []string {
 			seen[fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply "+
 				"or CEL validation rules", s.Items.Schema.Type)] = true
 		}
-		return false // go on
+		return false // continue the walk
 	}
 	if v := now.Spec.Validation; v != nil && v.OpenAPIV3Schema != nil {
 		validation.SchemaHas(v.OpenAPIV3Schema, look)

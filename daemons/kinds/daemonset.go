@@ -68,11 +68,12 @@ func daemonSets() *Kind {
 	}
 }
 
-// templateCount reads how often the template has changed, which is told in an annotation since the field for it went.
+// templateCount returns how often the template has changed. It is recorded in an annotation, since the field for it was
+// removed.
 func templateCount(d *appsv1.DaemonSet) int64 {
 	n, err := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	if err != nil {
-		return 0 // it was never told
+		return 0 // not recorded
 	}
 	return n
 }
@@ -96,7 +97,7 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 	countTemplate(
 		d,
 		templateCount(d),
-	) // whoever writes a DaemonSet owns the annotation, although its value is not his to decide
+	) // the annotation is part of every write, although clients cannot choose its value
 }
 
 func validateDaemonSet(d *appsv1.DaemonSet) field.ErrorList {

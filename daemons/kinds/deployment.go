@@ -21,7 +21,7 @@ func deployments() *Kind {
 		Default:       does(defaultDeployment),
 		PrepareCreate: does(func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }),
 		PrepareUpdate: updates(func(d, old *appsv1.Deployment) { d.Status = old.Status }),
-		// Annotations are told on to the replica sets.
+		// Annotations are copied to the replica sets.
 		Counts: func(obj, old runtime.Object) bool {
 			return !Same(obj.(*appsv1.Deployment).Annotations, old.(*appsv1.Deployment).Annotations)
 		},

@@ -1,7 +1,6 @@
 package kinds
 
-// describe says what kubectl's columns show, by their headings: what a heading means does not depend
-// on the kind.
+// describe maps the headings of kubectl's columns to their descriptions. A heading has the same meaning for all kinds.
 var describe = map[string]string{
 	"Age":                      "Time since the object was created.",
 	"Name":                     "Name is unique within a namespace, or in the cluster for kinds without one.",

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Checks that claims of devices and what drivers tell of devices share.
+// Checks that ResourceClaims and ResourceSlices share.
 
 func tooMany(n, most int, path *field.Path) field.ErrorList {
 	if n > most {
@@ -21,7 +21,7 @@ func tooMany(n, most int, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// label demands a DNS label.
+// label requires a DNS label.
 func label(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -29,7 +29,7 @@ func label(name string, path *field.Path) field.ErrorList {
 	return dns1123Label(name, path)
 }
 
-// poolName demands DNS names with slashes between them.
+// poolName requires DNS names separated by slashes.
 func poolName(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -46,7 +46,7 @@ func poolName(name string, path *field.Path) field.ErrorList {
 
 var identifier = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// qualifiedName demands an identifier as C has them, with or without a domain before it.
+// qualifiedName requires a C identifier, optionally after a domain and a slash.
 func qualifiedName(name resourcev1.QualifiedName, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "name required")}
@@ -79,7 +79,7 @@ func cIdentifier(id string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// fullyQualified demands a qualified name with its domain.
+// fullyQualified requires a qualified name with a domain.
 func fullyQualified(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
 	errs := qualifiedName(resourcev1.QualifiedName(name), path)
 	if name != "" && !strings.Contains(string(name), "/") {
@@ -88,7 +88,7 @@ func fullyQualified(name resourcev1.FullyQualifiedName, path *field.Path) field.
 	return errs
 }
 
-// rawObject demands an object in JSON of at most some bytes.
+// rawObject requires a JSON object of at most most bytes.
 func rawObject(raw []byte, most int, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var object map[string]json.RawMessage
@@ -159,7 +159,7 @@ func validateDeviceTolerations(list []resourcev1.DeviceToleration, path *field.P
 	return errs
 }
 
-// oneNodeTerm demands a node selector of exactly one term.
+// oneNodeTerm requires a node selector with exactly one term.
 func oneNodeTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	if len(s.NodeSelectorTerms) != 1 {
 		return field.ErrorList{
@@ -173,7 +173,7 @@ func oneNodeTerm(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 	return validateNodeTerm(s.NodeSelectorTerms[0], path.Child("nodeSelectorTerms").Index(0))
 }
 
-// extendedResourceName says what is wrong with a name under which pods ask for whole devices.
+// extendedResourceName returns the errors of an extended resource's name.
 func extendedResourceName(name string) []string {
 	if !extended(corev1.ResourceName(name)) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
 		return []string{"must be a valid extended resource name"}

@@ -42,7 +42,7 @@ func deviceTaintRules() *Kind {
 		PrepareCreate: does(func(r *resourcev1.DeviceTaintRule) { r.Status = resourcev1.DeviceTaintRuleStatus{} }),
 		PrepareUpdate: updates(func(r, old *resourcev1.DeviceTaintRule) {
 			r.Status = old.Status
-			// What tolerates a taint for some time counts from its effect.
+			// Toleration periods start when the effect changes.
 			if r.Spec.Taint.Effect != old.Spec.Taint.Effect && r.Spec.Taint.TimeAdded.Equal(old.Spec.Taint.TimeAdded) {
 				r.Spec.Taint.TimeAdded = nil
 				stampTaint(&r.Spec.Taint)
@@ -84,7 +84,7 @@ func deviceTaintRules() *Kind {
 	}
 }
 
-// stampTaint says since when a taint is there, if nobody does.
+// stampTaint sets the time of a taint to now if it has none.
 func stampTaint(t *resourcev1.DeviceTaint) {
 	if t.TimeAdded == nil {
 		t.TimeAdded = &metav1.Time{Time: now().UTC().Truncate(time.Second)}

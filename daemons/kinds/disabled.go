@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// disabled are the fields of features that upstream's API server has turned off unless it is told otherwise, and that
-// nothing here carries out or refuses: each by the name of the feature's gate, with what returns a pointer to the
-// field, or nil. Such a field is dropped from what clients write, unless the stored object has it already.
+// disabled lists the fields of features that upstream's API server disables by default, and that nothing here
+// implements or rejects. Each has its feature gate, and a function that returns a pointer to the field, or nil. Such a
+// field is dropped from writes, unless the stored object has it already.
 var disabled = []struct {
 	gate  string
 	field func(obj runtime.Object) any
@@ -24,7 +24,7 @@ var disabled = []struct {
 		if d := c.Spec.DataSourceRef; d == nil || value(d.Namespace) == "" {
 			return nil
 		}
-		return &c.Spec.DataSourceRef // all of it: without the namespace it would mean another object
+		return &c.Spec.DataSourceRef // drop all of it: without the namespace it would refer to another object
 	})},
 	{
 		"InPlacePodVerticalScalingSchedulerPreemption",
@@ -41,8 +41,8 @@ var disabled = []struct {
 	},
 }
 
-// DropDisabled empties the fields of features that are off in what a client writes. old is what is stored, nil for what
-// is new: a field that it has stays, so that objects which came with one can still be changed.
+// DropDisabled clears the fields of disabled features in a write. old is the stored object, or nil for a new one. A
+// field that old has stays, so that objects with such a field can still be changed.
 func DropDisabled(obj, old runtime.Object) {
 	for _, feature := range disabled {
 		field := feature.field(obj)
@@ -58,7 +58,7 @@ func DropDisabled(obj, old runtime.Object) {
 	}
 }
 
-// in is for a field of one kind of object.
+// in adapts a function for one kind to any object.
 func in[T runtime.Object](field func(T) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
 		if typed, ok := obj.(T); ok {
@@ -68,7 +68,7 @@ func in[T runtime.Object](field func(T) any) func(runtime.Object) any {
 	}
 }
 
-// inJobs is for a field of jobs, which CronJobs have in their templates.
+// inJobs adapts a function for JobSpec to Jobs and CronJobs.
 func inJobs(field func(*batchv1.JobSpec) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
 		switch o := obj.(type) {
@@ -81,7 +81,7 @@ func inJobs(field func(*batchv1.JobSpec) any) func(runtime.Object) any {
 	}
 }
 
-// inPods is for a field of pods, which many kinds have in their templates.
+// inPods adapts a function for PodSpec to pods and all kinds with a pod template.
 func inPods(field func(*corev1.PodSpec) any) func(runtime.Object) any {
 	return func(obj runtime.Object) any {
 		if spec := podSpecOf(obj); spec != nil {

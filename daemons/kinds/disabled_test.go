@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// An object that has a field of a feature which is off, from when the feature was on, keeps it, and may change it.
+// An object that has a field of a disabled feature, from when the feature was enabled, keeps it and may change it.
 func TestADisabledFieldThatIsInUseStays(t *testing.T) {
 	with := func(group string) *appsv1.Deployment {
 		d := &appsv1.Deployment{}
@@ -59,7 +59,7 @@ func TestADisabledFieldThatIsInUseStays(t *testing.T) {
 	}
 }
 
-// Every write of a pod passes the whole table.
+// Every write of a pod checks all disabled fields.
 func TestDroppingDisabledFieldsCostsLittle(t *testing.T) {
 	pod, old := &corev1.Pod{}, &corev1.Pod{}
 	if n := testing.AllocsPerRun(100, func() { DropDisabled(pod, old) }); n > 0 {

@@ -36,7 +36,7 @@ func endpoints() *Kind {
 	}
 }
 
-// endpointAddresses lists the first few of the combinations of addresses and ports. There can be millions of them.
+// endpointAddresses lists the first few combinations of addresses and ports. There can be millions of them.
 func endpointAddresses(e *corev1.Endpoints) string {
 	const most = 3
 	var list []string
@@ -109,7 +109,7 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 			case s.AddressType == discoveryv1.AddressTypeFQDN:
 				errs = append(errs, validation.IsFullyQualifiedDomainName(at.Index(j), a)...)
 			case s.AddressType != discoveryv1.AddressTypeIPv4 && s.AddressType != discoveryv1.AddressTypeIPv6:
-				// What an address of no known type would have to be is not said: the type itself is refused.
+				// An unknown address type is reported as such; its addresses are not checked.
 			case ip == nil || (ip.To4() != nil) != (s.AddressType == discoveryv1.AddressTypeIPv4):
 				errs = append(errs, field.Invalid(at.Index(j), a, "must be an "+string(s.AddressType)+" address"))
 			default:
@@ -140,9 +140,9 @@ func validateEndpointSlice(s *discoveryv1.EndpointSlice) field.ErrorList {
 	return errs
 }
 
-// validateEndpoint checks what is told of where an endpoint is, besides its addresses.
+// validateEndpoint checks the fields of an endpoint other than its addresses.
 func validateEndpoint(e *discoveryv1.Endpoint, path *field.Path) field.ErrorList {
-	const most = 8 // hints
+	const most = 8 // maximum number of hints
 	var errs field.ErrorList
 	if e.NodeName != nil {
 		errs = append(errs, dns1123Subdomain(*e.NodeName, path.Child("nodeName"))...)

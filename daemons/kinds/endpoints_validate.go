@@ -10,7 +10,7 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// validateEndpoints lets endpoints keep the addresses that they had; old is nil for new ones.
+// validateEndpoints accepts invalid addresses that old already has. old is nil for new objects.
 func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
 	var errs field.ErrorList
 	before := subsetAddresses(old)
@@ -58,8 +58,7 @@ func validateEndpointAddress(a corev1.EndpointAddress, before []string, at *fiel
 	return errs
 }
 
-// endpointIP refuses addresses that traffic must not be led to: those of the machine itself, and those that
-// mean something on the link.
+// endpointIP rejects addresses to which traffic must not be sent: loopback and link-local ones.
 func endpointIP(text string, at *field.Path, before ...string) field.ErrorList {
 	errs := ipAddress(text, at, before...)
 	ip, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))

@@ -41,8 +41,7 @@ func validateEnv(c *corev1.Container, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// downwardFields are what a container may learn of its pod, besides single labels
-// and annotations.
+// downwardFields lists the pod fields that a container may read, besides single labels and annotations.
 var downwardFields = []string{
 	"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
 	"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
@@ -112,7 +111,7 @@ func validateEnvSource(e corev1.EnvVar, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// podVersion is the only version of a pod whose fields can be named.
+// podVersion requires v1, the only version whose fields can be named.
 func podVersion(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	if f.APIVersion != "v1" {
 		return field.ErrorList{
@@ -126,7 +125,7 @@ func podVersion(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// resourceFields are what a container may learn of what it was given.
+// resourceFields lists the resource fields that a container may read.
 var resourceFields = []string{
 	"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
 	"requests.memory",

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ValidateEphemeralContainers checks those that a pod is given while it runs: they are added, and stay as they are.
+// ValidateEphemeralContainers checks an update of the ephemeral containers: they can be added, and not changed or
+// removed.
 func ValidateEphemeralContainers(obj, old runtime.Object) field.ErrorList {
 	pod, ok := obj.(*corev1.Pod)
 	before, also := old.(*corev1.Pod)
@@ -35,8 +36,8 @@ func ValidateEphemeralContainers(obj, old runtime.Object) field.ErrorList {
 	return errs
 }
 
-// onlyLooksOn refuses what a container that is there to look at another cannot have: nobody restarts it, sends
-// it requests or reserves anything for it.
+// onlyLooksOn rejects fields that ephemeral containers cannot have: they are not restarted, get no requests, and have
+// no reserved resources.
 func onlyLooksOn(c *corev1.EphemeralContainer, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const text = "cannot be set for an Ephemeral Container"

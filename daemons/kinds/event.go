@@ -96,7 +96,7 @@ func eventRow(e *corev1.Event) []any {
 		last = first
 	}
 	if count == 0 {
-		count = 1 // seen once, and not yet a series
+		count = 1 // seen once, and not a series yet
 	}
 	object := strings.ToLower(e.InvolvedObject.Kind) + "/" + e.InvolvedObject.Name
 	if e.InvolvedObject.Kind == "" {

@@ -10,15 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// How long the words of an event may be.
+// Maximum lengths of an event's fields in bytes.
 const (
 	longestEventWord = 128
 	longestEventNote = 1024
 )
 
-// validateEvent demands that an event is in the namespace of what it is about, and
-// in default when that is in none. One that says when it happened, to the microsecond, says also who tells it
-// and what was done.
+// validateEvent requires an event to be in the namespace of its object, or in default for a cluster-scoped object. An
+// event with an eventTime must also name its reporter and the action.
 func validateEvent(e *corev1.Event) field.ErrorList {
 	path := field.NewPath("involvedObject", "namespace")
 	about := e.InvolvedObject.Namespace
@@ -33,7 +32,7 @@ func validateEvent(e *corev1.Event) field.ErrorList {
 	return append(errs, eventWords(e, "reportingComponent", "message")...)
 }
 
-// eventWords demands what new events say, under the names that the version has.
+// eventWords requires the fields of new-style events, under the names that the version uses.
 func eventWords(e *corev1.Event, controller, note string) field.ErrorList {
 	errs := eventWord(e.ReportingInstance, field.NewPath("reportingInstance"))
 	errs = append(errs, eventWord(e.Action, field.NewPath("action"))...)
@@ -60,8 +59,7 @@ func eventWord(word string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// checkEvent is for events.k8s.io/v1, which is strict: everything is said, and of what was said
-// only the series goes on.
+// checkEvent validates events.k8s.io/v1, which is strict: all fields are required, and only the series may change.
 func checkEvent(obj, before runtime.Object) field.ErrorList {
 	e := obj.(*corev1.Event)
 	if before == nil {

@@ -145,7 +145,7 @@ func validateFlowRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path
 	return errs
 }
 
-// wrongPath says what is wrong with a path that is no resource's.
+// wrongPath returns why a non-resource path is invalid, or "".
 func wrongPath(path string) string {
 	switch {
 	case path == "":
@@ -218,7 +218,7 @@ func validateFlowSubject(s *flowcontrolv1.Subject, path *field.Path) field.Error
 	return errs
 }
 
-// flowVerbs are what may be done with resources, and as which requests of anything are looked at.
+// flowVerbs lists the verbs of resources.
 var flowVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
 
 func validateFlowVerbs(verbs []string, path *field.Path) field.ErrorList {
@@ -230,7 +230,7 @@ func validateFlowVerbs(verbs []string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// wildcardAlone demands something, and that a * stands without others.
+// wildcardAlone requires a list that is not empty and in which * is the only element, if present.
 func wildcardAlone(list []string, path *field.Path, missing, others string) field.ErrorList {
 	switch {
 	case len(list) == 0:

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FuzzCertificates validates requests for certificates, certificates and bundles of them, of any bytes.
+// FuzzCertificates validates certificate requests, certificates and bundles with arbitrary bytes.
 func FuzzCertificates(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

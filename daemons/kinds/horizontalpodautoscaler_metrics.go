@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// What is measured has other names in version 1, and the same meaning.
+// Conversions of metrics. They have other names in version 1, with the same meaning.
 
 func metricV1(m autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	out := autoscalingv1.MetricSpec{Type: autoscalingv1.MetricSourceType(m.Type)}

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Version 1 knows only a share of cpu; the rest travels in annotations, so that a
-// client of the old version does not lose what one of the new version wrote. They are written with version 1's
-// own types, as upstream writes them, and nobody else has them: what version 2 says in them is dropped.
+// Annotations for what version 1 has no fields for: it knows only a CPU target. A client of the old version then does
+// not lose what a client of the new version wrote. The values have version 1's own types, as upstream writes them.
+// Clients of version 2 cannot set these annotations.
 const (
 	metricsAnnotation        = "autoscaling.alpha.kubernetes.io/metrics"
 	behaviorAnnotation       = "autoscaling.alpha.kubernetes.io/behavior"
@@ -22,7 +22,7 @@ const (
 	conditionsAnnotation     = "autoscaling.alpha.kubernetes.io/conditions"
 )
 
-// withoutTravelling drops what travels in annotations.
+// withoutTravelling removes these annotations.
 func withoutTravelling(m *metav1.ObjectMeta) {
 	for _, key := range []string{metricsAnnotation, behaviorAnnotation, currentMetricsAnnotation,
 		conditionsAnnotation} {
@@ -95,7 +95,7 @@ func autoscalerV1(o runtime.Object) (runtime.Object, error) {
 	return out, nil
 }
 
-// autoscalerV2 takes from annotations what can be read there, and leaves the rest.
+// autoscalerV2 converts from version 1. It uses the annotations that are valid and ignores the others.
 func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 	a := o.(*autoscalingv1.HorizontalPodAutoscaler)
 	out := &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: *a.ObjectMeta.DeepCopy()}
@@ -105,7 +105,7 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 		MinReplicas:    a.Spec.MinReplicas, MaxReplicas: a.Spec.MaxReplicas,
 	}
 	if p := a.Spec.TargetCPUUtilizationPercentage; p != nil {
-		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*p)) // it is the first as a rule, and stays that
+		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*p)) // it is usually the first metric, and stays so
 	}
 	for _, m := range travelled[[]autoscalingv1.MetricSpec](a, metricsAnnotation) {
 		out.Spec.Metrics = append(out.Spec.Metrics, metricV2(m))
@@ -124,7 +124,7 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 		}
 	}
 	if current := travelled[[]autoscalingv1.MetricStatus](a, currentMetricsAnnotation); current != nil {
-		out.Status.CurrentMetrics = nil // these say more
+		out.Status.CurrentMetrics = nil // these are more complete
 		for _, m := range current {
 			out.Status.CurrentMetrics = append(out.Status.CurrentMetrics, metricStatusV2(m))
 		}
@@ -140,7 +140,7 @@ func autoscalerV2(o runtime.Object) (runtime.Object, error) {
 	return out, nil
 }
 
-// travelled is what an annotation carries, nothing if that cannot be read.
+// travelled returns the value of an annotation, or the zero value if it is invalid.
 func travelled[T any](a *autoscalingv1.HorizontalPodAutoscaler, key string) T {
 	var is, nothing T
 	if json.Unmarshal([]byte(a.Annotations[key]), &is) != nil {
@@ -149,7 +149,7 @@ func travelled[T any](a *autoscalingv1.HorizontalPodAutoscaler, key string) T {
 	return is
 }
 
-// Behaviour travels as upstream's own type for it is written, whose fields have no other names.
+// Types of the behaviour annotation. They have the form of upstream's internal type, which has no other field names.
 type (
 	behaviorOut struct{ ScaleUp, ScaleDown *rulesOut }
 	rulesOut    struct {

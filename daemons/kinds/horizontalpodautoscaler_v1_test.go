@@ -38,7 +38,8 @@ status:
   - {type: AbleToScale, status: "True", reason: ReadyForNewScale, message: ok, lastTransitionTime: "2026-01-02T03:04:05Z"}
 `
 
-// S11: clients of version 1 see in annotations what version 2 says besides, as upstream writes it, and lose none of it.
+// Clients of version 1 see the other fields of version 2 in annotations, in upstream's format, and lose none of them.
+// Proves S11.
 func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
 	a := &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := yaml.UnmarshalStrict([]byte(scalerV2), a); err != nil {
@@ -86,7 +87,8 @@ func TestAutoscalersOfVersion1CarryTheRestInAnnotations(t *testing.T) {
 	}
 }
 
-// S11: what cannot be read in an annotation is as if it was not there, and what version 2 has there is nobody's.
+// Invalid annotations are ignored, and these annotations in objects of version 2 are dropped.
+// Proves S11.
 func TestAutoscalersAnnotationsAreNotBelieved(t *testing.T) {
 	bad := &autoscalingv1.HorizontalPodAutoscaler{}
 	bad.Annotations = map[string]string{

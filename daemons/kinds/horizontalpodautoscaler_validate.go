@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// defaultBehavior says how fast an autoscaler goes up and down where it says only part of that.
+// defaultBehavior fills in the missing parts of an autoscaler's behavior.
 func defaultBehavior(b *autoscalingv2.HorizontalPodAutoscalerBehavior) {
 	setDefault(&b.ScaleUp, autoscalingv2.HPAScalingRules{})
 	setDefault(&b.ScaleUp.StabilizationWindowSeconds, 0)
@@ -73,7 +73,7 @@ func validateAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) field.ErrorLis
 	return errs
 }
 
-// pathSegment demands a name that can be part of an address.
+// pathSegment requires a name that can be part of a URL path.
 func pathSegment(v string, path *field.Path) field.ErrorList {
 	if v == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -85,8 +85,8 @@ func validateScaled(ref autoscalingv2.CrossVersionObjectReference, path *field.P
 	return append(pathSegment(ref.Kind, path.Child("kind")), pathSegment(ref.Name, path.Child("name"))...)
 }
 
-// validateMetric demands the one source that the type names, and no other. The first source that is there is looked at,
-// whatever the type says.
+// validateMetric requires exactly the source that the type names. Only the first source that is set is checked,
+// whatever the type is.
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) field.ErrorList {
 	sources := []struct {
 		kind  autoscalingv2.MetricSourceType
@@ -212,7 +212,7 @@ func validateTarget(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorL
 	return errs
 }
 
-// validateShare is for a target that is an amount of a resource or a share of what was asked for.
+// validateShare checks a target for a resource: an average amount or a utilization.
 func validateShare(t autoscalingv2.MetricTarget, path *field.Path) field.ErrorList {
 	errs := validateTarget(t, path)
 	switch {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The parts of an image's name, by the grammar of references that registries and runtimes share.
+// Parts of an image's name, in the grammar that registries and runtimes share.
 var (
 	imageHost = pattern(
 		`^([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*(:[0-9]+)?$|^\[[a-fA-F0-9:]+\](:[0-9]+)?$`,
@@ -19,15 +19,15 @@ var (
 	imageID   = pattern(`^[a-f0-9]{64}$`)
 )
 
-// pattern compiles an expression when it is first needed: most processes of the program never do.
+// pattern compiles a regular expression on first use, since most processes of the program never need it.
 func pattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
 const longestImagePath = 255
 
-// pullPolicy is Always for an image that moves: one without a tag or with latest. What is no image's name is not known
-// to move.
+// pullPolicy returns Always for an image without a tag or with the tag latest, because such images change. It returns
+// IfNotPresent for others and for invalid names.
 func pullPolicy(image string) corev1.PullPolicy {
 	if tag, ok := tagOf(image); ok && tag == "latest" {
 		return corev1.PullAlways
@@ -35,7 +35,7 @@ func pullPolicy(image string) corev1.PullPolicy {
 	return corev1.PullIfNotPresent
 }
 
-// tagOf returns the tag of an image: latest for one that has neither tag nor digest.
+// tagOf returns the tag of an image: latest if it has neither tag nor digest. ok is false for invalid names.
 func tagOf(image string) (tag string, ok bool) {
 	name, sum, digest := strings.Cut(image, "@")
 	if digest && !imageSum().MatchString(sum) || imageID().MatchString(image) {
@@ -49,7 +49,7 @@ func tagOf(image string) (tag string, ok bool) {
 			return "", false
 		}
 	}
-	// A first part is a host when it cannot be the beginning of a path.
+	// The first part is a host if it cannot be the start of a path.
 	if host, path, several := strings.Cut(name, "/"); several &&
 		(strings.ContainsAny(host, ".:") || host == "localhost" || strings.ToLower(host) != host) {
 		if !imageHost().MatchString(host) {

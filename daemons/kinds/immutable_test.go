@@ -18,7 +18,8 @@ const (
 	gatedPod     = `spec: {schedulingGates: [{name: g}], nodeSelector: {a: b}, affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: Exists}]}]}}}, containers: [{name: c, image: i}]}`
 )
 
-// S12: what a change may not touch is refused in upstream's words, and what it may touch is let through.
+// Changes of immutable fields are rejected with upstream's messages, and other changes are accepted.
+// Proves S12.
 func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 	for name, c := range map[string]struct{ kind, old, change, want string }{
 		"a bound claim grows":               {"PersistentVolumeClaim", boundClaim, `3Gi -> 4Gi`, ""},
@@ -105,7 +106,8 @@ func TestChangesAreJudgedFieldByFieldS12(t *testing.T) {
 	}
 }
 
-// S12: a status that cannot be is refused, and one that is right is not.
+// Impossible statuses are rejected, and valid ones are accepted.
+// Proves S12.
 func TestStatusesAreJudgedS12(t *testing.T) {
 	const (
 		workload = "spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: " +

@@ -62,7 +62,7 @@ func ingressRow(i *networkingv1.Ingress) []any {
 	return []any{class, host, strings.Join(addresses, ","), ports, age(i.CreationTimestamp)}
 }
 
-// validateNewIngress demands that the field and the annotation of before it agree.
+// validateNewIngress requires the class field and the deprecated annotation to agree.
 func validateNewIngress(in *networkingv1.Ingress) field.ErrorList {
 	errs := validateIngress(in)
 	if old, ok := in.Annotations[oldIngressClass]; ok && in.Spec.IngressClassName != nil &&
@@ -152,7 +152,7 @@ func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.
 	return append(errs, validateBackend(&p.Backend, at.Child("backend"))...)
 }
 
-// plainPath refuses what servers and proxies read in different ways.
+// plainPath rejects paths that servers and proxies interpret differently.
 func plainPath(text string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, part := range []string{"//", "/./", "/../", "%2f", "%2F"} {

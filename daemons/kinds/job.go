@@ -72,8 +72,8 @@ func defaultJob(j *batchv1.Job) {
 	defaultPodTemplate(&spec.Template)
 }
 
-// prepareJob makes the selector out of the job's uid, so that two jobs never claim
-// the same pods, and labels the template to match.
+// prepareJob generates the selector from the job's UID, so that two jobs never select the same pods. It labels the
+// template to match.
 func prepareJob(j *batchv1.Job) {
 	j.Status = batchv1.JobStatus{}
 	if value(j.Spec.ManualSelector) {
@@ -98,7 +98,7 @@ func prepareJob(j *batchv1.Job) {
 	if j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] == "" {
 		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
-	defaultJob(j) // the job has its pods' labels when it has none
+	defaultJob(j) // a job without labels gets those of its pods
 }
 
 func jobRow(j *batchv1.Job) []any {
@@ -184,7 +184,7 @@ func cronJobs() *Kind {
 	}
 }
 
-// cronJobName leaves room for the time that is added to make a job's name.
+// cronJobName leaves room for the time that is appended for a job's name.
 func cronJobName(name string, prefix bool) []string {
 	const room = 52
 	msgs := dns1123SubdomainName(name, prefix)

@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	jobRules       = 20 // of a policy
+	jobRules       = 20 // maximum number of rules in a policy
 	jobExitCodes   = 255
 	jobConditions  = 20
 	longestManager = 63
 
-	// as many may run at once and fail; a job of more has closer limits where each may fail for itself
+	// manyIndexes is the maximum of parallelism and of maxFailedIndexes. For jobs with more completions and with
+	// backoffLimitPerIndex, the maximum is manyIndexesAtOnce.
 	manyIndexes          = 100000
 	manyIndexesAtOnce    = 10000
 	longestIndexesInRule = 64 * 1024
 )
 
-// validateJobPolicies checks what decides when a job has failed or succeeded, and who looks after it.
+// validateJobPolicies checks what determines whether a job has failed or succeeded, and which controller manages it.
 func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	indexed := value(spec.CompletionMode) == batchv1.IndexedCompletion
 	var errs field.ErrorList
@@ -61,7 +62,8 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 	if p := spec.PodReplacementPolicy; p != nil {
 		policies := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
 		if spec.PodFailurePolicy != nil {
-			policies = policies[:1] // what failed is only known when it has ended
+			// with a podFailurePolicy, only failed pods can be replaced, since a failure is known only after the end
+			policies = policies[:1]
 		}
 		errs = append(errs, supported(*p, policies, path.Child("podReplacementPolicy"))...)
 	}
@@ -97,7 +99,7 @@ func validateJobPolicies(spec *batchv1.JobSpec, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// validateIndexes limits what an indexed job's status has to say of its indexes.
+// validateIndexes limits the size of an indexed job's status.
 func validateIndexes(spec *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	atOnce, failed := path.Child("parallelism"), path.Child("maxFailedIndexes")
@@ -276,7 +278,8 @@ func validateSuccessRule(r *batchv1.SuccessPolicyRule, spec *batchv1.JobSpec, pa
 	return errs
 }
 
-// countIndexes reads a list such as "1,3-5", in ascending order and below completions, and says how many it names.
+// countIndexes parses a list such as "1,3-5", which must be ascending and below completions. It returns the number of
+// indexes, or an error message.
 func countIndexes(text string, completions int32) (n int64, message string) {
 	last := int64(-1)
 	for _, part := range strings.Split(text, ",") {
@@ -305,7 +308,8 @@ func countIndexes(text string, completions int32) (n int64, message string) {
 	return n, ""
 }
 
-// validateJobSelector demands what is made from the job's uid, unless the user has said to choose.
+// validateJobSelector requires the selector that is generated from the job's UID, unless the user opted for a manual
+// one.
 func validateJobSelector(j *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	if j.Spec.Selector == nil {
@@ -333,7 +337,7 @@ func validateJobSelector(j *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// validateGeneratedSelector is for a job that is being made: what selects its pods selects no other's.
+// validateGeneratedSelector checks a new job: its generated selector must match only its own pods.
 func validateGeneratedSelector(j *batchv1.Job) field.ErrorList {
 	if value(j.Spec.ManualSelector) || j.Spec.Selector == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateJobStatus checks what is reported of a job: how it ended is told once, completely, and for good. What was
-// wrong before is not held against who changes something else.
+// validateJobStatus checks a job's status: its end is reported once, completely, and finally. Errors that the old
+// status already has are ignored.
 func validateJobStatus(j, old *batchv1.Job) field.ErrorList {
 	before := map[string]bool{}
 	for _, e := range jobReport(old) {
@@ -82,7 +82,7 @@ func jobIs(j *batchv1.Job, t batchv1.JobConditionType) bool {
 	)
 }
 
-// jobReport returns what in a job's status contradicts itself or what the job is.
+// jobReport returns contradictions within a job's status, or between its status and its spec.
 func jobReport(j *batchv1.Job) field.ErrorList {
 	path, s := field.NewPath("status"), &j.Status
 	errs := notNegativeCounts(
@@ -133,7 +133,7 @@ func jobReport(j *batchv1.Job) field.ErrorList {
 	return append(errs, indexReport(j, path)...)
 }
 
-// finishedReport is about jobs of which nothing may be left.
+// finishedReport checks the status of a finished job, which must have no pods left.
 func finishedReport(s *batchv1.JobStatus, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Active > 0 {
@@ -185,8 +185,8 @@ func uncountedPods(u *batchv1.UncountedTerminatedPods, path *field.Path) field.E
 	return errs
 }
 
-// indexReport checks which indexes of a job are done: as 0,2-4, in order, below the completions, each completed or
-// failed.
+// indexReport checks the completed and failed indexes of a job. They have the form 0,2-4, are ascending and below
+// completions, and each is either completed or failed.
 func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	s := &j.Status
 	var errs field.ErrorList
@@ -255,7 +255,7 @@ func indexReport(j *batchv1.Job, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// indexRanges reads indexes as they are reported, first and last of each range.
+// indexRanges parses reported indexes. It returns the first and last index of each range.
 func indexRanges(text string, completions int32) ([][2]int32, error) {
 	if text == "" {
 		return nil, nil

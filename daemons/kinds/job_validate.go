@@ -23,7 +23,8 @@ func validateJob(j *batchv1.Job) field.ErrorList {
 	return append(validateJobSpec(&j.Spec, field.NewPath("spec")), validateJobSelector(j)...)
 }
 
-// indexedName demands that the last of an indexed job's pods has a hostname: the job's name and its index.
+// indexedName requires that the hostname of an indexed job's last pod is valid: it consists of the job's name and the
+// index.
 func indexedName(j *batchv1.Job) field.ErrorList {
 	n := value(j.Spec.Completions)
 	if value(j.Spec.CompletionMode) != batchv1.IndexedCompletion || n < 1 {
@@ -121,7 +122,7 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	errs = append(errs, immutable(is.SuccessPolicy, was.SuccessPolicy, path.Child("successPolicy"))...)
 	newTemplate, oldTemplate := is.Template.DeepCopy(), was.Template.DeepCopy()
 	if rests(old) {
-		// A job that does not run may still be told where to run and with how much, by queueing controllers.
+		// Queueing controllers may still change the scheduling constraints and resources of a job that has not started.
 		newTemplate.Labels, newTemplate.Annotations = oldTemplate.Labels, oldTemplate.Annotations
 		newTemplate.Spec.NodeSelector = oldTemplate.Spec.NodeSelector
 		newTemplate.Spec.Affinity = elsewhere(newTemplate.Spec.Affinity, oldTemplate.Spec.Affinity)
@@ -136,7 +137,8 @@ func validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	return errs
 }
 
-// rests says whether a job is suspended and has no pods that run: it has not begun, or its controller has stopped it.
+// rests reports whether a job is suspended and has no running pods: it has not started, or its controller has stopped
+// it.
 func rests(j *batchv1.Job) bool {
 	stopped := slices.ContainsFunc(j.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
@@ -144,7 +146,7 @@ func rests(j *batchv1.Job) bool {
 	return value(j.Spec.Suspend) && j.Status.Active == 0 && (j.Status.StartTime == nil || stopped)
 }
 
-// sameResources gives containers the resources of others, so that a comparison leaves them out.
+// sameResources copies the resources of other containers, so that a comparison ignores them.
 func sameResources(containers, others []corev1.Container) {
 	for i := range min(len(containers), len(others)) {
 		containers[i].Resources = others[i].Resources
@@ -195,7 +197,7 @@ func validateCronJob(c *batchv1.CronJob) field.ErrorList {
 	return append(errs, validateJobSpec(job, at)...)
 }
 
-// withoutZone returns a schedule without the zone that it begins with, which has a field of its own.
+// withoutZone returns a schedule without a leading time zone, which has a field of its own.
 func withoutZone(schedule string) string {
 	if zone, rest, _ := strings.Cut(schedule, " "); strings.HasPrefix(zone, "TZ=") ||
 		strings.HasPrefix(zone, "CRON_TZ=") {

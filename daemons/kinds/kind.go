@@ -1,7 +1,6 @@
-// Package kinds declares every kind of object that the API server serves, one file
-// each: its names, columns, defaults, validation and subresources. A kind's routes,
-// storage key, discovery entry, OpenAPI schema and kubectl columns all follow from
-// its one declaration. The package decides and computes; it stores and fetches nothing.
+// Package kinds declares every kind of object that the API server serves, in one file each: its names, columns,
+// defaults, validation and subresources. A kind's routes, storage key, discovery entry, OpenAPI schema and kubectl
+// columns are derived from its declaration. The package has no access to stored objects.
 package kinds
 
 import (
@@ -12,109 +11,101 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Kind is the declaration of one kind. The zero value of an optional field means
-// what upstream does most often.
+// Kind is the declaration of one kind. The zero value of an optional field means upstream's most common behaviour.
 type Kind struct {
-	GVK        schema.GroupVersionKind // the version that is stored, and preferred
+	GVK        schema.GroupVersionKind // the stored and preferred version
 	Resource   string                  // plural, as in paths: "pods"
 	Singular   string                  // as in kubectl: "pod"
 	ShortNames []string
 	Categories []string // such as "all"
 	Namespaced bool
 
-	// StorageKey is the part of the key after the prefix, as upstream lays it:
-	// "pods", "services/specs", "minions". Empty means Resource.
+	// StorageKey is the part of the storage key after the prefix, as upstream defines it: "pods", "services/specs",
+	// "minions". Empty means Resource.
 	StorageKey string
 
 	// New and NewList return empty typed objects of GVK.
 	New     func() runtime.Object
 	NewList func() runtime.Object
 
-	// Aliases are further group versions under which the same stored objects are
-	// served (events.k8s.io/v1 for events).
+	// Aliases are further group versions in which the same stored objects are served, such as events.k8s.io/v1 for
+	// events.
 	Aliases []Alias
 
-	// Verbs that are served, all when nil: create, get, list, watch, update,
-	// patch, delete, deletecollection.
+	// Verbs are the served verbs. nil means all: create, get, list, watch, update, patch, delete, deletecollection.
 	Verbs []string
 
-	// CreateOnUpdate says that a PUT makes an object that is missing.
+	// CreateOnUpdate means that a PUT creates an object that does not exist.
 	CreateOnUpdate bool
 
-	// ConditionalUpdate says that a PUT must tell what version it was made from: what others wrote in between would be
-	// lost without anybody noticing.
+	// ConditionalUpdate means that a PUT must contain a resource version. Without one, concurrent writes could be lost
+	// unnoticed.
 	ConditionalUpdate bool
 
-	// Virtual kinds are answered and never stored (reviews): only create is served, or
-	// the Verbs that are named, by a handler that the API server has for them.
+	// Virtual kinds, such as reviews, are answered by a handler in the API server and never stored. Only create is
+	// served, or the listed Verbs.
 	Virtual bool
 
-	// Default fills in what the client left out. It is called after decoding a write.
+	// Default fills in missing fields. It is called after a write is decoded.
 	Default func(obj runtime.Object)
 
-	// PrepareCreate and PrepareUpdate settle what clients do not decide: the status is
-	// emptied or kept, immutable server-set fields are carried over. The API server
-	// has done metadata (uid, timestamps, and generation, which it raises when anything
-	// but metadata and status changed, if HasGeneration, or Counts says so) by itself.
+	// PrepareCreate and PrepareUpdate set what clients cannot choose: they clear or keep the status, and copy immutable
+	// fields that the server sets. The API server itself sets the UID and timestamps. With HasGeneration, it also
+	// raises the generation if anything but metadata and status changed, or if Counts reports true.
 	PrepareCreate func(obj runtime.Object)
 	PrepareUpdate func(obj, old runtime.Object)
 	HasGeneration bool
 	Counts        func(obj, old runtime.Object) bool
 
-	// NameError returns why a name is not allowed; nil means a DNS subdomain.
+	// NameErrors returns why a name is invalid. If it is nil, names must be DNS subdomains.
 	NameErrors func(name string, prefix bool) []string
 
-	// Validate and ValidateUpdate return everything wrong with a write besides its
-	// metadata, which the API server has validated.
+	// Validate and ValidateUpdate return all errors in a write. The API server has already validated the metadata.
 	Validate       func(obj runtime.Object) field.ErrorList
 	ValidateUpdate func(obj, old runtime.Object) field.ErrorList
 
-	// Warnings returns doubts about what is written, for the Warning header: old is nil for what is
-	// new. Deprecated is said there whatever is asked of the kind.
+	// Warnings returns texts for the Warning header. old is nil for new objects. Deprecated, if set, is in the header
+	// of all responses for the kind.
 	Warnings   func(obj, old runtime.Object) []string
 	Deprecated string
 
-	// Fields returns the selectable fields besides metadata.name and
-	// metadata.namespace, as spec.nodeName of pods. IndexedFields names those of
-	// them that watches and lists should find without looking at every object.
+	// Fields returns the selectable fields besides metadata.name and metadata.namespace, such as spec.nodeName of pods.
+	// IndexedFields names those for which watches and lists use an index instead of scanning all objects.
 	Fields        func(obj runtime.Object) fields.Set
 	IndexedFields []string
-	// FieldPlaces says where in an object's JSON the same fields are, in the order of their names, all of them or nil.
-	// It spares decoding objects, for kinds of which there are very many.
+	// FieldPlaces holds the places of these fields in an object's JSON, sorted by name: either of all fields or nil. It
+	// avoids decoding objects, for kinds with very many objects.
 	FieldPlaces []FieldPlace
 
-	// Columns are kubectl's, after NAME, which every kind has; Row returns the cells
-	// for one object in the same order. Nil means AGE alone.
+	// Columns are kubectl's columns after NAME, which every kind has. Row returns the cells of an object in the same
+	// order. nil means only AGE.
 	Columns []metav1.TableColumnDefinition
 	Row     func(obj runtime.Object) []any
-	// WholeRow says that Columns and Row begin with NAME or place it themselves,
-	// as events do, whose NAME comes last.
+	// WholeRow means that Columns and Row contain NAME themselves. Events have it last.
 	WholeRow bool
 
-	// GracePeriod returns the seconds that a deletion waits for its executor (the
-	// kubelet, for pods), given what the client asked for (nil: nothing). Nil func: 0.
+	// GracePeriod returns how many seconds a deletion waits for its executor, which is the kubelet for pods. asked is
+	// what the client requested, or nil. If GracePeriod is nil, the deletion does not wait.
 	GracePeriod func(obj runtime.Object, asked *int64) int64
 
-	// Status, if set, makes the status subresource: a write there changes only the
-	// status (and what StatusMeta allows of metadata), a write to the object never does.
+	// Status, if set, enables the status subresource. A write to it changes only the status and the metadata that it
+	// does not keep. A write to the object never changes the status.
 	Status *Status
 
-	// Scale, if set, makes the scale subresource.
+	// Scale, if set, enables the scale subresource.
 	Scale *Scale
 
-	// Subresources names the others, which the API server has a handler for each:
-	// binding, eviction, token, log, exec, attach, portforward, proxy, approval,
-	// finalize, ephemeralcontainers, resize.
+	// Subresources names further subresources, each with a handler in the API server: binding, eviction, token, log,
+	// exec, attach, portforward, proxy, approval, finalize, ephemeralcontainers, resize.
 	Subresources []string
 
 	// Dependents is the default for the dependents of a deleted object if the request has no propagation policy.
 	Dependents Dependents
 
-	// Finalizers are those that a deletion adds, for what has to be done before.
+	// Finalizers are added by a deletion, for work that must be done first.
 	Finalizers []string
 
-	// Untyped is set for kinds that an object in the cluster declares, each version of
-	// which is a Kind of its own.
+	// Untyped is set for kinds that an object in the cluster declares. Each version of them is a Kind of its own.
 	Untyped *Untyped
 }
 
@@ -128,44 +119,43 @@ const (
 	NoDependents                       // the kind owns no objects; propagation policies are ignored
 )
 
-// Alias is a further group version of a kind.
+// Alias is another group version of a kind.
 type Alias struct {
 	GVK      schema.GroupVersionKind
 	New      func() runtime.Object
 	NewList  func() runtime.Object
 	FromHub  func(hub runtime.Object) (runtime.Object, error) // hub is of the kind's GVK
 	ToHub    func(obj runtime.Object) (runtime.Object, error)
-	Resource string // empty: the kind's
+	Resource string // empty means the kind's resource
 
-	// Checks, if set, are this version's, in place of Validate and ValidateUpdate: it is given
-	// objects of the kind's own version, and nil for old when there is none.
+	// Checks, if set, replaces Validate and ValidateUpdate for this version. It gets objects of the kind's own version.
+	// old is nil for new objects.
 	Checks func(obj, old runtime.Object) field.ErrorList
 }
 
-// Status is how a kind's status subresource behaves.
+// Status defines the behaviour of a kind's status subresource.
 type Status struct {
-	// Copy puts from's status into to. The write to the object itself keeps the
-	// stored status, a write to the status keeps everything else.
+	// Copy copies from's status to to. A write to the object retains the stored status, and a write to the status
+	// retains everything else.
 	Copy func(to, from runtime.Object)
-	// Prepare settles what of a new status clients do not decide; may be nil.
+	// Prepare sets the fields of a new status that clients cannot choose. It may be nil.
 	Prepare func(obj, old runtime.Object)
-	// Validate returns what is wrong with a new status; may be nil.
+	// Validate returns the errors of a new status. It may be nil.
 	Validate func(obj, old runtime.Object) field.ErrorList
-	// KeepsMeta says that a write to the status changes nothing of metadata.
+	// KeepsMeta means that a write to the status changes no metadata.
 	KeepsMeta bool
-	// Keeps names fields of metadata that a write to the status does not change.
+	// Keeps lists the metadata fields that a write to the status does not change.
 	Keeps []string
 }
 
-// Scale is how replicas are read and set through the scale subresource
-// (autoscaling/v1 Scale).
+// Scale reads and sets replicas for the scale subresource (autoscaling/v1 Scale).
 type Scale struct {
 	Get  func(obj runtime.Object) (spec, status int32, selector string)
 	Set  func(obj runtime.Object, replicas int32)
-	Path []string // names of the fields that lead to the replicas; nil: spec and replicas
+	Path []string // path of the replicas field; nil means spec.replicas
 }
 
-// GVR returns the stored version's resource.
+// GVR returns the resource in the stored version.
 func (k *Kind) GVR() schema.GroupVersionResource {
 	return k.GVK.GroupVersion().WithResource(k.Resource)
 }

@@ -66,7 +66,7 @@ func TestEveryKindIsWholeAndKnown(t *testing.T) {
 			t.Errorf("%s has no row", id)
 			continue
 		}
-		// What everything does must be good for an empty object, which any client may send.
+		// All functions must accept an empty object, since any client may send one.
 		if k.Default != nil {
 			k.Default(obj)
 		}
@@ -120,7 +120,7 @@ func TestEveryKindIsWholeAndKnown(t *testing.T) {
 	}
 }
 
-// Defaulting twice is defaulting once: the API server does it before and after admission.
+// Defaulting is idempotent: the API server does it before and after admission.
 func TestDefaultsAreStable(t *testing.T) {
 	for _, k := range All() {
 		if k.Default == nil {
@@ -147,7 +147,7 @@ func kind(t *testing.T, name string) *Kind {
 	return nil
 }
 
-// read makes an object from YAML, defaulted.
+// read creates an object from YAML, with defaults.
 func read(t *testing.T, k *Kind, text string) runtime.Object {
 	t.Helper()
 	obj := k.New()

@@ -29,8 +29,8 @@ func limitRanges() *Kind {
 	}
 }
 
-// defaultLimit lets a maximum stand for a missing default, a default for a missing
-// default request, a minimum for a missing default request.
+// defaultLimit fills in missing defaults of an item: a default from the maximum, a default request from the default, or
+// else from the minimum.
 func defaultLimit(l *corev1.LimitRangeItem) {
 	if l.Type != corev1.LimitTypeContainer {
 		return

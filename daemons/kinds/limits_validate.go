@@ -31,7 +31,7 @@ func validateLimitRange(l *corev1.LimitRange) field.ErrorList {
 	return errs
 }
 
-// qualifiedLimitType says what is wrong with a type that is not one of Kubernetes' own: those have a domain.
+// qualifiedLimitType returns why a type that is not Kubernetes' own is invalid. Such types need a domain.
 func qualifiedLimitType(name string) []string {
 	if !strings.Contains(name, "/") {
 		return []string{"must be a standard limit type or fully qualified"}
@@ -104,7 +104,7 @@ func validateLimit(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	return append(errs, validateRatio(l, at.Child("maxLimitRequestRatio"))...)
 }
 
-// limitText is what a default is called beside the default request.
+// limitText returns the name of a default in a message that also names the default request.
 func limitText(text, beside string) string {
 	if text == "default" && beside == "default request" {
 		return "default limit"
@@ -112,7 +112,7 @@ func limitText(text, beside string) string {
 	return text
 }
 
-// validateRatio demands that the bounds leave room for how far limits may be above requests.
+// validateRatio requires that the minimum and maximum are compatible with the maximum ratio of limits to requests.
 func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	one := *resource.NewQuantity(1, resource.DecimalSI)
@@ -146,7 +146,7 @@ func validateRatio(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// limitedResource checks a name of what is limited, for pods and containers or for claims.
+// limitedResource checks the name of a limited resource, for pods and containers or for claims.
 func limitedResource(t corev1.LimitType, name corev1.ResourceName, at *field.Path) field.ErrorList {
 	if t == corev1.LimitTypePod || t == corev1.LimitTypeContainer {
 		return resourceName(name, at)
@@ -154,7 +154,7 @@ func limitedResource(t corev1.LimitType, name corev1.ResourceName, at *field.Pat
 	return invalid(at, name, validation.IsQualifiedName(string(name)))
 }
 
-// counted are the resources of quotas that are numbers of things, besides those named count/….
+// counted lists the quota resources that are numbers of objects, besides count/….
 var counted = []corev1.ResourceName{
 	corev1.ResourcePods, corev1.ResourceQuotas, corev1.ResourceServices, corev1.ResourceReplicationControllers,
 	corev1.ResourceSecrets,
@@ -193,7 +193,7 @@ func validateQuota(q *corev1.ResourceQuota) field.ErrorList {
 		validateScopeSelector(q.Spec.ScopeSelector, field.NewPath("spec", "scopeSelector", "matchExpressions"))...)
 }
 
-// quotaAmounts checks how much of what a quota gives or has been used.
+// quotaAmounts checks the amounts of a quota's limits or usage.
 func quotaAmounts(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for name, amount := range list {
@@ -224,7 +224,7 @@ func quotaName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	return nil
 }
 
-// scopeFits refuses resources that a scope does not choose among: pods without requests have none to count.
+// scopeFits rejects resources that do not fit a scope: BestEffort pods have no requests to count.
 func scopeFits(scope corev1.ResourceQuotaScope, q *corev1.ResourceQuota, path *field.Path) field.ErrorList {
 	if scope != corev1.ResourceQuotaScopeBestEffort {
 		return nil

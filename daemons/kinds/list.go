@@ -5,9 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// All returns the declarations of every kind that is served, in the order of
-// discovery. The list is made anew, so that the caller may keep it.
-// A kind that says nothing of updates checks them as it checks creations.
+// All returns the declarations of all served kinds in the order of discovery. It returns a new list at each call. A
+// kind without ValidateUpdate uses Validate for updates.
 func All() []*Kind {
 	all := []*Kind{
 		// core
@@ -19,7 +18,7 @@ func All() []*Kind {
 		deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions(),
 		jobs(), cronJobs(), horizontalPodAutoscalers(),
 
-		// who may do what
+		// authentication and authorization
 		roles(), roleBindings(), clusterRoles(), clusterRoleBindings(), certificateSigningRequests(),
 		clusterTrustBundles(), podCertificateRequests(),
 		tokenReviews(), selfSubjectReviews(), subjectAccessReviews(), localSubjectAccessReviews(),

@@ -79,13 +79,14 @@ func validateMounts(
 	return errs
 }
 
-// blockSource says whether a volume may be a device: one that is claimed, or is a claim's that the set of pods makes.
+// blockSource reports whether a volume may be a block device: it uses a claim, or it is not declared and comes from a
+// StatefulSet's claim template.
 func blockSource(spec *corev1.PodSpec, name string) bool {
 	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == name })
 	return i < 0 || spec.Volumes[i].PersistentVolumeClaim != nil || spec.Volumes[i].Ephemeral != nil
 }
 
-// validatePropagation checks what of mounts below a mount is seen, and written, from the other side.
+// validatePropagation checks whether mounts below a mount are visible, or writable, on the other side.
 func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := m.MountPropagation; p != nil {

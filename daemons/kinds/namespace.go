@@ -14,7 +14,7 @@ func namespaces() *Kind {
 		GVK:      corev1.SchemeGroupVersion.WithKind("Namespace"),
 		Resource: "namespaces", Singular: "namespace", ShortNames: []string{"ns"},
 		New: made[corev1.Namespace](), NewList: made[corev1.NamespaceList](),
-		// A collection of namespaces is never deleted at once.
+		// Namespaces have no deletecollection.
 		Verbs:      []string{"create", "get", "list", "watch", "update", "patch", "delete"},
 		NameErrors: dns1123LabelName,
 		Default:    does(defaultNamespace),
@@ -25,7 +25,7 @@ func namespaces() *Kind {
 				n.Spec.Finalizers = append(n.Spec.Finalizers, corev1.FinalizerKubernetes)
 			}
 		}),
-		// The finalizers change through the finalize subresource alone, which admission sees to.
+		// Finalizers change only through the finalize subresource, which admission enforces.
 		PrepareUpdate: updates(func(n, old *corev1.Namespace) { n.Status = old.Status }),
 		Validate: checks(func(n *corev1.Namespace) field.ErrorList {
 			var errs field.ErrorList
@@ -65,10 +65,10 @@ func namespaces() *Kind {
 	}
 }
 
-// defaultNamespace keeps the label by which selectors find a namespace by its name.
+// defaultNamespace sets the label by which selectors find a namespace by name.
 func defaultNamespace(n *corev1.Namespace) {
 	if n.Name == "" {
-		return // generateName: the label comes when there is a name
+		return // generateName: the label is set once there is a name
 	}
 	if n.Labels == nil {
 		n.Labels = map[string]string{}

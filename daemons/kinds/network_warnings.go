@@ -11,8 +11,8 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// ipWarnings and cidrWarnings are about addresses in forms that programs read differently. What is none at all is
-// refused elsewhere.
+// ipWarnings and cidrWarnings warn about addresses in forms that programs interpret differently. Invalid addresses are
+// rejected elsewhere.
 func ipWarnings(at *field.Path, text string) []string {
 	if netutils.ParseIPSloppy(text) == nil {
 		return nil

@@ -53,7 +53,7 @@ func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	}
 }
 
-// validateNetworkPolicy lets a policy keep the ranges that it had.
+// validateNetworkPolicy accepts invalid ranges that old already has.
 func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	before := blocksOf(old)
 	path := field.NewPath("spec")
@@ -164,7 +164,7 @@ func validateBlock(b *networkingv1.IPBlock, before []string, at *field.Path) fie
 	errs := cidrValue(b.CIDR, at.Child("cidr"), before...)
 	_, block, err := netutils.ParseCIDRSloppy(b.CIDR)
 	if err != nil {
-		return errs // which say so
+		return errs // the errors report it
 	}
 	outer, _ := block.Mask.Size()
 	for i, except := range b.Except {
@@ -246,7 +246,7 @@ func serviceCIDRs() *Kind {
 	}
 }
 
-// validateServiceCIDR demands one range, or one of each family.
+// validateServiceCIDR requires one range, or one of each family.
 func validateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
 	path, list := field.NewPath("spec", "cidrs"), c.Spec.CIDRs
 	switch {
@@ -280,8 +280,7 @@ func validateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
 	return errs
 }
 
-// validateServiceCIDRUpdate lets a second range, of the other family, join the one that there is; nothing
-// that there is changes.
+// validateServiceCIDRUpdate allows a second range of the other family to be added. Existing ranges are immutable.
 func validateServiceCIDRUpdate(c, old *networkingv1.ServiceCIDR) field.ErrorList {
 	path := field.NewPath("spec", "cidrs")
 	is, was := c.Spec.CIDRs, old.Spec.CIDRs

@@ -18,7 +18,7 @@ func nodes() *Kind {
 		Resource: "nodes", Singular: "node", ShortNames: []string{"no"}, StorageKey: "minions",
 		New: made[corev1.Node](), NewList: made[corev1.NodeList](),
 		Default: does(func(n *corev1.Node) {
-			// The one range and the list of them say the same; old clients know the one alone.
+			// podCIDR equals the first of podCIDRs. Old clients know only podCIDR.
 			switch cidr, all := n.Spec.PodCIDR, n.Spec.PodCIDRs; {
 			case cidr == "" && len(all) > 0:
 				n.Spec.PodCIDR = all[0]
@@ -29,7 +29,7 @@ func nodes() *Kind {
 				n.Status.Allocatable = n.Status.Capacity.DeepCopy()
 			}
 		}),
-		// A kubelet registers with its status, so a new node keeps it.
+		// A kubelet creates its node with a status, so creation retains the status.
 		PrepareUpdate: updates(func(n, old *corev1.Node) { n.Status = old.Status }),
 		Warnings:      warns(nodeWarnings),
 		Validate: checks(
@@ -82,7 +82,7 @@ func nodeRow(n *corev1.Node) []any {
 	}
 }
 
-// nodeRoles reads the roles off the labels, as kubeadm and others set them.
+// nodeRoles returns the roles from a node's labels, as kubeadm and others set them.
 func nodeRoles(n *corev1.Node) []string {
 	var roles []string
 	for k, v := range n.Labels {

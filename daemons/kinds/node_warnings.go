@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// oldLabels of nodes were renamed long ago.
+// oldLabels maps renamed labels of nodes to warnings.
 var oldLabels = map[string]string{
 	"beta.kubernetes.io/arch":                       `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 	"beta.kubernetes.io/os":                         `deprecated since v1.14; use "kubernetes.io/os" instead`,
@@ -22,8 +22,8 @@ var oldLabels = map[string]string{
 	"node-role.kubernetes.io/master":                `use "node-role.kubernetes.io/control-plane" instead`,
 }
 
-// termDoubts are about old labels in a term that chooses nodes and, where nothing else looks at them, values that no
-// label has.
+// termDoubts warns about renamed labels in a node selector term. If values is set, it also warns about values that no
+// label can have, which are not checked elsewhere.
 func termDoubts(d *doubts, term corev1.NodeSelectorTerm, values bool, at *field.Path) {
 	for i, e := range term.MatchExpressions {
 		where := at.Child("matchExpressions").Index(i)
@@ -41,7 +41,7 @@ func termDoubts(d *doubts, term corev1.NodeSelectorTerm, values bool, at *field.
 	}
 }
 
-// topologyDoubts are about old labels in a selector of nodes.
+// topologyDoubts warns about renamed labels in a node selector.
 func topologyDoubts(d *doubts, s *metav1.LabelSelector, at *field.Path) {
 	if s == nil {
 		return

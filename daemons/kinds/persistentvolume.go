@@ -63,7 +63,7 @@ func persistentVolumes() *Kind {
 	}
 }
 
-// timePhase notes when a volume came to its phase, unless who writes the status says when.
+// timePhase sets when a volume changed its phase, unless the writer sets it.
 func timePhase(v, old *corev1.PersistentVolume) {
 	at := &v.Status.LastPhaseTransitionTime
 	switch {
@@ -157,7 +157,7 @@ func validatePersistentVolume(v *corev1.PersistentVolume) field.ErrorList {
 	}, path.Child("persistentVolumeReclaimPolicy"))...)
 }
 
-// oneSource demands exactly one of the kinds of volumes that a structure has a field each for.
+// oneSource requires that exactly one field of a structure of volume sources is set.
 func oneSource(sources reflect.Value, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	found := false
@@ -177,7 +177,7 @@ func oneSource(sources reflect.Value, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validatePersistentVolumeUpdate keeps where the data is. A secret that growing needs may be named later, once.
+// validatePersistentVolumeUpdate requires that the source stays the same. A secret for expansion may be added once.
 func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := validatePersistentVolume(v)
 	path := field.NewPath("spec")
@@ -213,7 +213,7 @@ func validatePersistentVolumeUpdate(v, old *corev1.PersistentVolume) field.Error
 	return errs
 }
 
-// renamedLabels are labels of nodes by what they were called before.
+// renamedLabels maps old names of node labels to the present ones.
 var renamedLabels = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
@@ -221,8 +221,8 @@ var renamedLabels = map[string]string{
 	"beta.kubernetes.io/arch": corev1.LabelArchStable,
 }
 
-// renamed is from which nodes a volume was reached, with the labels by their new names that a change calls so: what
-// says the same by labels that are still there is no change.
+// renamed returns the node affinity of a volume with the labels that a change renames under their new names. Renaming
+// labels without changing the meaning then counts as no change.
 func renamed(was, is *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
 	if is == nil || is.Required == nil || was.Required == nil ||
 		len(is.Required.NodeSelectorTerms) != len(was.Required.NodeSelectorTerms) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validatePersistentSource checks where a volume is, how it is used, and from which nodes it is reached.
+// validatePersistentSource checks a volume's source, its options, and the nodes that can use it.
 func validatePersistentSource(v *corev1.PersistentVolume, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if h := v.Spec.HostPath; h != nil {

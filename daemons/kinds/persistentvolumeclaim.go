@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The finalizers that keep claims, volumes and classes of their attributes that are in use.
+// Finalizers that hold claims, volumes and VolumeAttributesClasses while they are in use.
 const (
 	ClaimProtection           = "kubernetes.io/pvc-protection"
 	VolumeProtection          = "kubernetes.io/pv-protection"
@@ -56,9 +56,9 @@ func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	setDefault(&c.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
 }
 
-// prepareDataSource settles what a claim's volume is filled with. The old field drops what is neither a claim nor a
-// snapshot, as it always did; the new one has it checked. old is what the claim had, nil for a new one: what that had
-// as a source stays.
+// prepareDataSource sets the data source of a claim. The old field drops references to anything but claims and
+// snapshots, as it always did. The new field is validated instead. old is the stored spec, or nil. An existing data
+// source stays.
 func prepareDataSource(c, old *corev1.PersistentVolumeClaimSpec) {
 	had := old != nil && (old.DataSource != nil || old.DataSourceRef != nil)
 	if d := c.DataSource; d != nil && c.DataSourceRef == nil && !had {
@@ -71,8 +71,8 @@ func prepareDataSource(c, old *corev1.PersistentVolumeClaimSpec) {
 	alikeDataSources(c)
 }
 
-// alikeDataSources has the old field and the one that replaces it say the same. The old one does not know of other
-// namespaces.
+// alikeDataSources copies the data source between the old field and its replacement. The old field cannot refer to
+// other namespaces.
 func alikeDataSources(c *corev1.PersistentVolumeClaimSpec) {
 	switch d, ref := c.DataSource, c.DataSourceRef; {
 	case d != nil && ref == nil:
@@ -160,7 +160,7 @@ func validateClaimSpec(spec *corev1.PersistentVolumeClaimSpec, path *field.Path)
 	return errs
 }
 
-// validateDataSource checks what a volume is filled with: another claim's data, or an object's of another group.
+// validateDataSource checks the data source of a volume: a claim, or an object of another API group.
 func validateDataSource(group *string, kind, name string, path *field.Path) field.ErrorList {
 	errs := append(required(name, path.Child("name"), ""), required(kind, path.Child("kind"), "")...)
 	if g := value(group); g != "" {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What a claim's volume is filled with stands in two fields that say the same; the old one drops what it never knew,
-// and the new one has it refused.
+// Both data source fields of a claim are kept equal. The old field drops unsupported references, and the new one
+// rejects them.
 func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
 	type (
 		local = corev1.TypedLocalObjectReference
@@ -81,7 +81,7 @@ func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
 		if c.refused != "" {
 			continue
 		}
-		// A client that knows one of the fields alone, and one that was stored before there were two.
+		// A client that knows only one of the fields, and an object stored before the second field existed.
 		for _, both := range []bool{true, false} {
 			old, changed := obj.DeepCopy(), obj.DeepCopy()
 			if changed.Spec.DataSourceRef = nil; !both {
@@ -104,7 +104,7 @@ func TestTheTwoFieldsOfAClaimsSourceSayTheSame(t *testing.T) {
 			}
 		}
 	}
-	// The template of a set is nobody's claim yet, and stays as it was written.
+	// A claim template of a StatefulSet stays as written.
 	set := claim(&local{Kind: "PersistentVolumeClaim", Name: "a"}, nil)
 	if defaultClaim(set); set.Spec.DataSourceRef != nil {
 		t.Error("a template is changed")

@@ -12,13 +12,13 @@ import (
 const claimUpdateText = "spec is immutable after creation except resources.requests and volumeAttributesClassName " +
 	"for bound claims"
 
-// validateClaimUpdate lets a claim be bound and get its class, once, and a claim that is bound grow and change the
-// class of its volume's attributes.
+// validateClaimUpdate allows a claim to be bound and to get its class once. A bound claim may grow and change its
+// VolumeAttributesClass.
 func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateClaimSpec(&c.Spec, path)
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
-	alikeDataSources(was) // one that was stored before the fields were
+	alikeDataSources(was) // it may have been stored before the new field existed
 	if was.VolumeName == "" {
 		is.VolumeName = ""
 	}
@@ -37,7 +37,7 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	if !Same(is, was) {
 		errs = append(errs, field.Forbidden(path, claimUpdateText))
 	}
-	// What was asked for in vain may be asked for less; a volume itself never shrinks.
+	// A request whose expansion failed may be reduced, but not below the volume's capacity.
 	if has := old.Status.Capacity[corev1.ResourceStorage]; newSize.Cmp(oldSize) < 0 && newSize.Cmp(has) <= 0 {
 		errs = append(
 			errs,
@@ -70,7 +70,7 @@ func validateClaimUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	return errs
 }
 
-// sameClass is that a claim's class stays what the annotation of old says, unless it moves from there to the field.
+// sameClass returns errors if the deprecated annotation for the class changes, unless it moves to the field.
 func sameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	is, stays := c.Annotations[corev1.BetaStorageClassAnnotation]
 	was, marked := old.Annotations[corev1.BetaStorageClassAnnotation]
@@ -89,7 +89,7 @@ func sameClass(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	}
 }
 
-// claimResizes are how far the growth of a claim's resource may be.
+// claimResizes lists the states of a resource's expansion.
 var claimResizes = []corev1.ClaimResourceStatus{
 	corev1.PersistentVolumeClaimControllerResizeInProgress, corev1.PersistentVolumeClaimControllerResizeInfeasible,
 	corev1.PersistentVolumeClaimNodeResizePending,
@@ -125,7 +125,7 @@ func validateClaimStatusUpdate(c, _ *corev1.PersistentVolumeClaim) field.ErrorLi
 	return errs
 }
 
-// claimResource checks what a claim is told to have: storage, or what somebody else than Kubernetes named.
+// claimResource checks the name of a claim's resource: storage, or a name outside of Kubernetes' own.
 func claimResource(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	if errs := invalid(path, string(name), validation.IsQualifiedName(string(name))); len(errs) > 0 {
 		return errs

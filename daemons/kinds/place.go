@@ -1,10 +1,11 @@
 package kinds
 
-// FieldPlace is where the value of a selectable field is written.
+// FieldPlace is the place of a selectable field in an object's JSON.
 type FieldPlace struct {
 	Name            string // of the field
-	Section, Member string // of the object, and of that
-	List, Item      string // if set: a list of the section of whose first item the member Item goes before Member
-	Bool            bool   // whether it is true or false, and false when it is not there; a text otherwise
-	Many            bool   // whether hardly two objects have the same value
+	Section, Member string // path of the field: a member of a section of the object
+	// if set: a list in the section; the member Item of its first element takes precedence over Member
+	List, Item string
+	Bool       bool // the value is a boolean, false if missing; otherwise it is a string
+	Many       bool // almost every object has a different value
 }

@@ -39,8 +39,8 @@ func pods() *Kind {
 	}
 }
 
-// preparePod empties the status and works out what is fixed for the life of a pod: its quality of service, and the
-// selectors that say by its labels which pods they are about.
+// preparePod clears the status and sets what is fixed for the life of a pod: its QoS class, and the selectors that
+// contain its own labels.
 func preparePod(pod *corev1.Pod) {
 	mergeLabelKeys(pod)
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: QOSClass(pod)}
@@ -52,7 +52,7 @@ func preparePod(pod *corev1.Pod) {
 	}
 }
 
-// copyPodStatus keeps the class of service, which nobody may change.
+// copyPodStatus retains the QoS class, which cannot be changed.
 func copyPodStatus(to, from *corev1.Pod) {
 	qos := to.Status.QOSClass
 	to.Status = *from.Status.DeepCopy()
@@ -61,7 +61,7 @@ func copyPodStatus(to, from *corev1.Pod) {
 	}
 }
 
-// podPlaces are where podFields' are written.
+// podPlaces holds the places of the fields that podFields returns.
 var podPlaces = []FieldPlace{
 	{Name: "spec.hostNetwork", Section: "spec", Member: "hostNetwork", Bool: true},
 	{Name: "spec.nodeName", Section: "spec", Member: "nodeName"},
@@ -92,8 +92,8 @@ func podFields(pod *corev1.Pod) fields.Set {
 	}
 }
 
-// podGracePeriod gives the kubelet time to stop what runs; a pod that is on no node
-// or has finished has nothing to stop.
+// podGracePeriod gives the kubelet time to stop the containers. A pod without a node, or one that has finished, has
+// nothing to stop.
 func podGracePeriod(obj runtime.Object, asked *int64) int64 {
 	pod := obj.(*corev1.Pod)
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)

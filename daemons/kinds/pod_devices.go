@@ -14,7 +14,8 @@ var allHealth = []corev1.ResourceHealthStatus{
 	corev1.ResourceHealthStatusUnknown,
 }
 
-// deviceStatuses checks what is said of the devices of containers: each is one that the container asked for, said once.
+// deviceStatuses checks the device statuses of containers: each must be about a resource that the container requested,
+// and must appear once.
 func deviceStatuses(list []corev1.ContainerStatus, containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
@@ -39,8 +40,8 @@ func deviceStatuses(list []corev1.ContainerStatus, containers []corev1.Container
 	return errs
 }
 
-// notAsked says why a container's status cannot be about a resource. What it has of an extended resource by a claim is
-// told by that claim's name, which its specification does not have.
+// notAsked returns why a container's status cannot be about a resource, or "". Extended resources that a claim provides
+// are reported under the claim's name, which the spec does not contain.
 func notAsked(name corev1.ResourceName, of int, containers []corev1.Container) string {
 	if claim, is := strings.CutPrefix(string(name), "claim:"); is {
 		if of < 0 {

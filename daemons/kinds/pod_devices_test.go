@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What a status says of a container's devices is about what the container asked for, and each device stands there once.
+// A status may only contain devices that the container requested, each once.
 func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
 	healthy := []corev1.ResourceHealth{{ResourceID: "d/p/x", Health: corev1.ResourceHealthStatusHealthy}}
 	says := func(name corev1.ResourceName, r ...corev1.ResourceHealth) []corev1.ResourceStatus {
@@ -37,7 +37,7 @@ func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
 	for name, c := range map[string]struct {
 		container string
 		status    []corev1.ResourceStatus
-		refused   string // the field, below the container's status
+		refused   string // the field below the container's status
 	}{
 		"a claim":                            {"claims", says("claim:all", healthy...), ""},
 		"a claim's request":                  {"claims", says("claim:one/gpu", healthy...), ""},
@@ -78,7 +78,7 @@ func TestWhatAStatusSaysOfDevicesIsJudged(t *testing.T) {
 	}
 }
 
-// What a pod has as a whole is resized within what its containers have, and never taken away.
+// Pod-level resources can be resized within those of the containers, and cannot be removed.
 func TestAPodIsResizedAsAWhole(t *testing.T) {
 	list := func(cpu string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(cpu)} }
 	pod := func(whole *corev1.ResourceRequirements) *corev1.Pod {

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mergeLabelKeys adds what matchLabelKeys and mismatchLabelKeys say to the selectors beside them, with the values that
-// a new pod's labels have then: a label that changes later changes no selector. Keys that the pod lacks add nothing. A
-// missing selector selects no pod, and stays missing.
+// mergeLabelKeys adds matchLabelKeys and mismatchLabelKeys to the selectors beside them, with the values of a new pod's
+// labels. Later changes of the labels do not affect the selectors. Keys that the pod lacks add nothing. A missing
+// selector selects no pod, and stays missing.
 func mergeLabelKeys(pod *corev1.Pod) {
 	merge := func(s *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
 		if s == nil {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validatePodStatusUpdate checks what a kubelet reports: what ended for good does not run again, and a pod's class of
-// service is for its life.
+// validatePodStatusUpdate checks a kubelet's report: a container that has ended for good must not run again, and the
+// QoS class must not change.
 func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	path, is, was := field.NewPath("status"), &pod.Status, &old.Status
 	errs := mirrorKept(pod, old)
@@ -104,7 +104,7 @@ func validatePodStatusUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// dualAddresses demands at most one address of each family.
+// dualAddresses requires at most one address of each family.
 func dualAddresses(list []string, path *field.Path, text string) field.ErrorList {
 	var errs field.ErrorList
 	families := map[bool]int{}
@@ -124,8 +124,8 @@ func dualAddresses(list []string, path *field.Path, text string) field.ErrorList
 
 func never(string, int32) bool { return false }
 
-// mayRestart returns whether a container that ended, with a code, may run again: by its own policy and rules, or the
-// pod's.
+// mayRestart returns a function that reports whether a container that ended with an exit code may run again, by its own
+// policy and rules or by the pod's policy.
 func mayRestart(pods corev1.RestartPolicy, containers []corev1.Container) func(name string, code int32) bool {
 	by := func(policy corev1.RestartPolicy, code int32) bool {
 		return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && code != 0
@@ -142,8 +142,8 @@ func mayRestart(pods corev1.RestartPolicy, containers []corev1.Container) func(n
 	}
 }
 
-// mayInitialize is mayRestart for init containers. One that did its part does it again where the pod begins anew, as
-// after its node did.
+// mayInitialize is mayRestart for init containers. An init container that succeeded may run again if the pod restarts,
+// for example after a reboot of its node.
 func mayInitialize(pods corev1.RestartPolicy, containers []corev1.Container) func(name string, code int32) bool {
 	restarts := mayRestart(pods, containers)
 	return func(name string, code int32) bool { return code == 0 || restarts(name, code) }

@@ -69,7 +69,7 @@ func ValidateResize(obj, old runtime.Object) field.ErrorList {
 	return errs
 }
 
-// kept refuses to take cpu or memory away from what had some.
+// kept rejects the removal of cpu or memory.
 func kept(is, was *corev1.ResourceRequirements, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, side := range []struct {
@@ -86,7 +86,7 @@ func kept(is, was *corev1.ResourceRequirements, at *field.Path) field.ErrorList 
 	return errs
 }
 
-// sized gives back the cpu and memory that there were, so that what else differs shows.
+// sized restores the previous cpu and memory, so that a comparison shows all other differences.
 func sized(is, was *corev1.ResourceRequirements) {
 	for _, side := range []struct {
 		to   *corev1.ResourceList

@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// podSummary is what kubectl's columns say of a pod's containers.
+// podSummary holds what kubectl's columns show about a pod's containers.
 type podSummary struct {
 	ready, total, restarts int
 	lastRestart            time.Time
 	reason                 string
 }
 
-// summarize follows kubectl's long-standing rules: the first init container that
-// is not done speaks for the pod, then the container that is worst off.
+// summarize follows kubectl's rules: the first init container that has not finished determines the reason, then the
+// container in the worst state.
 func summarize(pod *corev1.Pod) podSummary {
 	s := podSummary{total: len(pod.Spec.Containers), reason: string(pod.Status.Phase)}
 	if pod.Status.Reason != "" {
@@ -49,7 +49,7 @@ func summarize(pod *corev1.Pod) podSummary {
 	return s
 }
 
-// initContainers says whether an init container is still to be waited for.
+// initContainers reports whether an init container has not finished yet.
 func (s *podSummary) initContainers(pod *corev1.Pod, sidecars map[string]bool) bool {
 	initializing := false
 	for i, c := range pod.Status.InitContainerStatuses {
@@ -150,8 +150,8 @@ func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// QOSClass is Guaranteed when every container has limits for cpu and memory that
-// equal its requests, BestEffort when none has either, else Burstable.
+// QOSClass returns Guaranteed if every container has limits for cpu and memory that equal its requests. It returns
+// BestEffort if none has either, and else Burstable.
 func QOSClass(pod *corev1.Pod) corev1.PodQOSClass {
 	requirements := []corev1.ResourceRequirements{}
 	if pod.Spec.Resources != nil && (len(pod.Spec.Resources.Requests) > 0 || len(pod.Spec.Resources.Limits) > 0) {

@@ -12,8 +12,8 @@ const podUpdateText = "pod updates may not change fields other than " +
 	"additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was " +
 	"previously negative)"
 
-// validatePodUpdate lets images, deadlines, tolerations and scheduling gates change:
-// what else a pod is was promised to those that run it.
+// validatePodUpdate allows changes of images, deadlines, tolerations and scheduling gates. Everything else in a pod is
+// fixed once components act on it.
 func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("spec")
 	if len(pod.Spec.Containers) != len(old.Spec.Containers) ||
@@ -56,7 +56,7 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 		is.TerminationGracePeriodSeconds = was.TerminationGracePeriodSeconds
 	}
 	if len(was.SchedulingGates) > 0 {
-		// A pod that nobody has looked at yet may still be steered, more narrowly.
+		// The scheduling constraints of a gated pod may still be narrowed, because the scheduler has not read them yet.
 		if !narrower(is.NodeSelector, was.NodeSelector) {
 			errs = append(
 				errs,
@@ -87,7 +87,7 @@ func validatePodUpdate(pod, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// elsewhere returns an affinity as it is, to nodes as it was: what else differs shows.
+// elsewhere returns is with the node affinity of was, so that a comparison shows all other differences.
 func elsewhere(is, was *corev1.Affinity) *corev1.Affinity {
 	var out corev1.Affinity
 	if is != nil {
@@ -103,8 +103,8 @@ func elsewhere(is, was *corev1.Affinity) *corev1.Affinity {
 	return &out
 }
 
-// narrowerAffinity lets the terms that a pod's nodes have to meet be added to, each for itself: of several terms, one
-// has to be met, so that another term would let it go where it could not.
+// narrowerAffinity allows requirements to be added to each required node selector term. Terms cannot be added: one of
+// several terms suffices, so another term would allow more nodes.
 func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorList {
 	terms := func(a *corev1.Affinity) []corev1.NodeSelectorTerm {
 		if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
@@ -134,7 +134,7 @@ func narrowerAffinity(is, was *corev1.Affinity, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// begins says whether requirements begin with those of before. A term without any meets nothing, and gets none.
+// begins reports whether was is a prefix of is. A term without requirements matches nothing, and must stay so.
 func begins(is, was []corev1.NodeSelectorRequirement) bool {
 	return len(is) >= len(was) && Same(is[:len(was)], was)
 }
@@ -161,7 +161,7 @@ func validateDeadline(pod, old *corev1.Pod, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// onlyMoreTolerations lets tolerations be added, and their time be changed.
+// onlyMoreTolerations allows tolerations to be added, and their periods to be changed.
 func onlyMoreTolerations(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
 	for _, old := range was {
 		kept := slices.ContainsFunc(is, func(t corev1.Toleration) bool {
@@ -177,7 +177,7 @@ func onlyMoreTolerations(is, was []corev1.Toleration, path *field.Path) field.Er
 	return validateTolerations(is, path)
 }
 
-// mirrorKept is that a pod stays a mirror of one on its node, or none: what it may be trusted with depends on it.
+// mirrorKept returns errors if a pod becomes a mirror pod or stops being one, since permissions depend on it.
 func mirrorKept(pod, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("metadata", "annotations").Key(corev1.MirrorPodAnnotationKey)
 	is, now := pod.Annotations[corev1.MirrorPodAnnotationKey]

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// podWarnings are said of pods that are made, and not of those that change: programs change pods, and often.
+// podWarnings returns warnings for new pods only: programs update pods often.
 func podWarnings(obj, old runtime.Object) []string {
 	if old != nil {
 		return nil
@@ -22,8 +22,8 @@ func podWarnings(obj, old runtime.Object) []string {
 	return append(labelDoubts(pod.Name, "the Pod's hostname"), podDoubts(&pod.ObjectMeta, &pod.Spec, nil)...)
 }
 
-// templateWarnings makes the Warnings of a kind that makes pods: template finds what of it they are made from, or nil.
-// They are said when something of the object changes that makes a difference, and not of every note in its metadata.
+// templateWarnings returns the Warnings function of a kind with a pod template. template returns the template of an
+// object, or nil. Updates that change only the metadata cause no warnings.
 func templateWarnings[T metav1.Object](
 	template func(T) *corev1.PodTemplateSpec,
 	path ...string,
@@ -39,7 +39,8 @@ func templateWarnings[T metav1.Object](
 	}
 }
 
-// namedWarnings adds to others that the name becomes a part of names that are labels.
+// namedWarnings adds a warning if the object's name, which becomes part of pod names and hostnames, is not a valid
+// label.
 func namedWarnings(others func(obj, old runtime.Object) []string) func(obj, old runtime.Object) []string {
 	return func(obj, old runtime.Object) []string {
 		var doubts []string
@@ -65,7 +66,7 @@ func labelDoubts(name, use string) []string {
 	}
 }
 
-// oldAnnotations of pods say nothing any more.
+// oldAnnotations lists annotations of pods that have no effect any more.
 var oldAnnotations = []struct{ key, text string }{
 	{
 		"scheduler.alpha.kubernetes.io/critical-pod",
@@ -80,14 +81,14 @@ const (
 	nullSelector = "a null labelSelector results in matching no pod"
 )
 
-// doubts gathers what is said of the fields of one object.
+// doubts collects warnings about one object.
 type doubts []string
 
 // Limits of the warnings. A client chooses the number of ports and files of an object, and each may be compared with
 // all others.
 const (
-	maxDoubts = 256 // more than an answer has room for
-	maxLooks  = 128 // earlier ports, or files of a volume, that one is compared with
+	maxDoubts = 256 // more than a response can hold
+	maxLooks  = 128 // earlier ports, or files of a volume, with which each one is compared
 )
 
 func (d *doubts) say(at *field.Path, format string, args ...any) {
@@ -102,8 +103,8 @@ func (d *doubts) add(texts ...string) {
 	*d = append(*d, texts[:min(len(texts), maxDoubts-len(*d))]...)
 }
 
-// podDoubts says what of a pod is taken, and is probably not what was meant. at is where its metadata and spec are; nil
-// is a pod's own.
+// podDoubts returns warnings about valid parts of a pod that are probably not intended. at is the path of its metadata
+// and spec, or nil for a pod itself.
 func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []string {
 	var d doubts
 	annotations, path := at.Child("metadata", "annotations"), at.Child("spec")
@@ -160,13 +161,13 @@ func podDoubts(meta *metav1.ObjectMeta, spec *corev1.PodSpec, at *field.Path) []
 	return d
 }
 
-// placedContainer is a container of any sort, and where it is.
+// placedContainer is a container of any type with its path.
 type placedContainer struct {
 	*corev1.Container
 	at *field.Path
 }
 
-// allContainers are those that run before others first.
+// allContainers returns all containers, init containers first.
 func allContainers(spec *corev1.PodSpec, path *field.Path) []placedContainer {
 	var all []placedContainer
 	for i := range spec.InitContainers {
@@ -182,7 +183,7 @@ func allContainers(spec *corev1.PodSpec, path *field.Path) []placedContainer {
 	return all
 }
 
-// fractionDoubts are about parts of bytes: m is a thousandth, and seldom meant.
+// fractionDoubts warns about fractions of bytes: the suffix m means thousandths, and is rarely intended.
 func fractionDoubts(d *doubts, list corev1.ResourceList, at *field.Path) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if q, ok := list[name]; ok && q.MilliValue()%1000 != 0 {
@@ -191,7 +192,7 @@ func fractionDoubts(d *doubts, list corev1.ResourceList, at *field.Path) {
 	}
 }
 
-// environmentDoubts are about variables that are set twice, unless the second adds to the first.
+// environmentDoubts warns about variables that are set twice, unless the second value extends the first.
 func environmentDoubts(d *doubts, env []corev1.EnvVar, at *field.Path) {
 	seen := map[string]bool{}
 	for i, e := range env {
@@ -204,7 +205,7 @@ func environmentDoubts(d *doubts, env []corev1.EnvVar, at *field.Path) {
 	}
 }
 
-// portDoubts are about ports that several containers have, of which one is reached at most.
+// portDoubts warns about ports that several containers have: at most one of them can be reached.
 func portDoubts(d *doubts, containers []placedContainer) {
 	type placedPort struct {
 		corev1.ContainerPort
@@ -237,7 +238,7 @@ func portDoubts(d *doubts, containers []placedContainer) {
 	}
 }
 
-// apiPort is a port as it is told, in an order of its own.
+// apiPort is a port in the field order of messages.
 type apiPort struct {
 	Name                    string
 	HostPort, ContainerPort int32
@@ -245,7 +246,7 @@ type apiPort struct {
 	HostIP                  string
 }
 
-// portNameDoubts are about ports that several containers call the same: who asks by name gets the first.
+// portNameDoubts warns about port names that several containers have: a lookup by name returns the first.
 func portNameDoubts(d *doubts, containers []placedContainer) {
 	seen := map[string]*field.Path{}
 	for _, c := range containers {
@@ -266,7 +267,7 @@ func portNameDoubts(d *doubts, containers []placedContainer) {
 	}
 }
 
-// addressDoubts are about addresses that are said twice, or in words that others read otherwise.
+// addressDoubts warns about duplicate addresses, and about addresses in ambiguous forms.
 func addressDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 	seen := map[string]bool{}
 	for i, alias := range spec.HostAliases {
@@ -284,7 +285,7 @@ func addressDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 	}
 }
 
-// placeDoubts are about labels of nodes that have other names by now, and about selectors that choose no pod.
+// placeDoubts warns about renamed node labels, and about selectors that select no pod.
 func placeDoubts(d *doubts, spec *corev1.PodSpec, path *field.Path) {
 	for _, key := range slices.Sorted(maps.Keys(spec.NodeSelector)) {
 		if text := oldLabels[key]; text != "" {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// How long certificates of pods may be asked for, in seconds.
+// Permitted lifetimes of pod certificates in seconds.
 const (
 	shortestPodCertificate = 3600
 	longestPodCertificate  = 91 * 86400
@@ -70,13 +70,13 @@ func podCertificateRequests() *Kind {
 	}
 }
 
-// podCertificateEnds are the conditions of which a request has one at most, for good.
+// podCertificateEnds lists the final conditions of a request. It has at most one of them, permanently.
 var podCertificateEnds = []string{
 	certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed,
 	certificatesv1.PodCertificateRequestConditionTypeIssued,
 }
 
-// podKeyTypes are the keys that a kubelet can make for a pod.
+// podKeyTypes lists the types of keys that a kubelet can generate for a pod.
 var podKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
 // validatePodCertificate checks a source of a projected volume.
@@ -112,7 +112,7 @@ func validatePodCertificate(p *corev1.PodCertificateProjection, at *field.Path) 
 	return append(errs, userAnnotations(p.UserAnnotations, at.Child("userAnnotations"))...)
 }
 
-// longestFor is for how long certificates of a signer may be asked for, in seconds.
+// longestFor returns the maximum lifetime of a signer's certificates in seconds.
 func longestFor(signer string) int32 {
 	if strings.HasPrefix(signer, "kubernetes.io/") {
 		return usualPodCertificate
@@ -120,7 +120,7 @@ func longestFor(signer string) int32 {
 	return longestPodCertificate
 }
 
-// userAnnotations checks what is said to a signer: as annotations, with a domain in each key.
+// userAnnotations checks the annotations for a signer: each key must have a domain.
 func userAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -247,7 +247,7 @@ func validatePodCertificateStatus(r, old *certificatesv1.PodCertificateRequest) 
 	return append(errs, issuedChain(is, path)...)
 }
 
-// issuedChain demands certificates in PEM, the first of which is valid when the status says.
+// issuedChain requires PEM certificates. The validity of the first one must agree with the status.
 func issuedChain(s *certificatesv1.PodCertificateRequestStatus, path *field.Path) field.ErrorList {
 	at := path.Child("certificateChain")
 	block, rest := pem.Decode([]byte(s.CertificateChain))

@@ -9,7 +9,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// validatePodClaims checks which devices a pod claims, and what it asks for as a whole.
+// validatePodClaims checks a pod's ResourceClaims and its pod-level resources.
 func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
@@ -58,7 +58,7 @@ func validatePodClaims(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// podTotals demands of a pod that says what it has as a whole that its containers have no more than that.
+// podTotals requires that pod-level resources cover those of the containers.
 func podTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("resources")
@@ -99,7 +99,7 @@ func podTotals(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field
 	return errs
 }
 
-// claimsOf demands that a container takes part in claims that its pod has.
+// claimsOf requires that a container uses only claims that its pod has.
 func claimsOf(r *corev1.ResourceRequirements, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names, seen := map[string]bool{}, map[corev1.ResourceClaim]bool{}

@@ -6,7 +6,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// defaultPod fills in what only a pod itself gets, and not a template.
+// defaultPod sets defaults for pods that templates do not get.
 func defaultPod(pod *corev1.Pod) {
 	defaultPodSpec(&pod.Spec)
 	setDefault(&pod.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
@@ -40,8 +40,7 @@ func defaultPodRequests(pod *corev1.Pod) {
 	defaultRequests(r)
 }
 
-// defaultHostPorts says of a pod in its node's network which of the node's ports it takes. Templates are left as they
-// are written.
+// defaultHostPorts sets the host ports of a pod on the host network. Templates stay as written.
 func defaultHostPorts(spec *corev1.PodSpec, c *corev1.Container) {
 	for i := range c.Ports {
 		if spec.HostNetwork {
@@ -50,7 +49,7 @@ func defaultHostPorts(spec *corev1.PodSpec, c *corev1.Container) {
 	}
 }
 
-// defaultRequests lets a limit stand for the request that was left out.
+// defaultRequests sets missing requests to the limits.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {
@@ -62,7 +61,7 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 	}
 }
 
-// defaultPodTemplate is for all kinds that make pods.
+// defaultPodTemplate sets the defaults of a pod template, for all kinds that have one.
 func defaultPodTemplate(t *corev1.PodTemplateSpec) { defaultPodSpec(&t.Spec) }
 
 func defaultPodSpec(spec *corev1.PodSpec) {
@@ -71,7 +70,7 @@ func defaultPodSpec(spec *corev1.PodSpec) {
 	setEmpty(&spec.SchedulerName, corev1.DefaultSchedulerName)
 	setDefault(&spec.TerminationGracePeriodSeconds, int64(corev1.DefaultTerminationGracePeriodSeconds))
 	setDefault(&spec.SecurityContext, corev1.PodSecurityContext{})
-	// The old name of the service account's field is kept the same as the new one.
+	// The deprecated field for the service account always equals the new one.
 	setEmpty(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 	for i := range spec.Volumes {
@@ -202,7 +201,7 @@ func defaultDownward(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// Volumes whose drivers are gone are still told with what their drivers took for granted.
+// defaultRBD sets defaults for a volume type without a driver. The API still returns what its driver assumed.
 func defaultRBD(pool, user, keyring *string) {
 	setEmpty(pool, "rbd")
 	setEmpty(user, "admin")

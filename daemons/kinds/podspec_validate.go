@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validatePod is for a pod that is being made.
+// validatePod validates a new pod.
 func validatePod(pod *corev1.Pod) field.ErrorList {
 	errs := validatePodSpec(&pod.Spec, field.NewPath("spec"))
 	if len(pod.Spec.EphemeralContainers) > 0 {
@@ -21,7 +21,7 @@ func validatePod(pod *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-// validatePodTemplate is for every kind that makes pods.
+// validatePodTemplate validates the pod template of any kind.
 func validatePodTemplate(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(t.Labels, path.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, path.Child("annotations"))...)
@@ -122,7 +122,7 @@ func validatePodSpec(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// longestHostname is the kernel's limit.
+// longestHostname is the kernel's limit in bytes.
 const longestHostname = 64
 
 func validateHostname(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
@@ -143,7 +143,7 @@ func validateHostname(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// What resolvers take of search paths.
+// Limits of resolvers for search paths: their number, and their total length in bytes.
 const (
 	mostSearches    = 32
 	longestSearches = 2048

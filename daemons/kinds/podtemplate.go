@@ -30,7 +30,7 @@ func podTemplates() *Kind {
 	}
 }
 
-// bindings is the old way to bind a pod, without naming it in the path.
+// bindings declares the old way to bind a pod, in which the path does not name the pod.
 func bindings() *Kind {
 	return &Kind{
 		GVK:      corev1.SchemeGroupVersion.WithKind("Binding"),
@@ -40,7 +40,7 @@ func bindings() *Kind {
 	}
 }
 
-// ValidateBinding is for the binding subresource of pods, too.
+// ValidateBinding also validates the binding subresource of pods.
 func ValidateBinding(b *corev1.Binding) field.ErrorList {
 	path := field.NewPath("target")
 	var errs field.ErrorList

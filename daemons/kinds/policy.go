@@ -100,7 +100,7 @@ func validateBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	return errs
 }
 
-// The highest priority that users may give; above it are the system's own.
+// highestUserPriority is the highest priority that users may set. Higher ones are reserved for the system.
 const highestUserPriority = int32(1000000000)
 
 func priorityClasses() *Kind {

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// now is the clock of ages; tests set it.
+// now is the clock for ages; tests replace it.
 var now = time.Now
 
-// none is how kubectl shows nothing.
+// none is kubectl's text for an empty value.
 const none = "<none>"
 
-// age says how long ago t was, as "5d2h".
+// age returns how long ago t was, as "5d2h".
 func age(t metav1.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
@@ -27,7 +27,7 @@ func age(t metav1.Time) string {
 
 func ageMicro(t metav1.MicroTime) string { return age(metav1.Time(t)) }
 
-// orNone returns s, or <none> when it is empty.
+// orNone returns s, or <none> if it is empty.
 func orNone(s string) string {
 	if s == "" {
 		return none
@@ -35,7 +35,7 @@ func orNone(s string) string {
 	return s
 }
 
-// value returns what p points at, or the zero value.
+// value returns *p, or the zero value if p is nil.
 func value[T any](p *T) T {
 	var zero T
 	if p == nil {
@@ -47,14 +47,14 @@ func value[T any](p *T) T {
 // ptr returns a pointer to v.
 func ptr[T any](v T) *T { return &v }
 
-// setDefault points p at v when it points at nothing.
+// setDefault sets *p to a pointer to v if it is nil.
 func setDefault[T any](p **T, v T) {
 	if *p == nil {
 		*p = &v
 	}
 }
 
-// setEmpty sets *p to v when it holds the zero value.
+// setEmpty sets *p to v if it is the zero value.
 func setEmpty[T comparable](p *T, v T) {
 	var zero T
 	if *p == zero {
@@ -66,7 +66,7 @@ func selectorText(s *metav1.LabelSelector) string { return metav1.FormatLabelSel
 
 func labelText(m map[string]string) string { return labels.FormatLabels(m) }
 
-// containerNames and containerImages are the cells CONTAINERS and IMAGES.
+// containerNames and containerImages return the cells CONTAINERS and IMAGES.
 func containerNames(spec *corev1.PodSpec) string {
 	names := make([]string, 0, len(spec.Containers))
 	for _, c := range spec.Containers {
@@ -83,7 +83,7 @@ func containerImages(spec *corev1.PodSpec) string {
 	return strings.Join(images, ",")
 }
 
-// more joins the first limit entries and says how many follow.
+// more joins the first limit entries and appends how many follow.
 func more(list []string, limit int) string {
 	if len(list) == 0 {
 		return none
@@ -94,7 +94,7 @@ func more(list []string, limit int) string {
 	return fmt.Sprintf("%s + %d more...", strings.Join(list[:limit], ","), len(list)-limit)
 }
 
-// accessModes abbreviates volumes' access modes, each once and in a fixed order.
+// accessModes abbreviates access modes, without duplicates and in a fixed order.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var out []string
 	for _, m := range []struct {

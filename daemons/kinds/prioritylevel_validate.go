@@ -51,8 +51,8 @@ func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.Er
 	return append(errs, validateMandatoryLevel(p, path)...)
 }
 
-// validateMandatoryLevel keeps the levels that no cluster is without as they are, but for what is set aside for
-// requests that never wait.
+// validateMandatoryLevel requires that the mandatory levels stay unchanged, except for the settings of the exempt
+// level.
 func validateMandatoryLevel(p *flowcontrolv1.PriorityLevelConfiguration, path *field.Path) field.ErrorList {
 	for _, m := range bootstrap.MandatoryPriorityLevelConfigurations {
 		if m.Name != p.Name {
@@ -116,7 +116,7 @@ func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) fie
 	)
 }
 
-// mostQueues is how many queues a level may have.
+// mostQueues is the maximum number of queues of a level.
 const mostQueues = 10_000_000
 
 func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) field.ErrorList {

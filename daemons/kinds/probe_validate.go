@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateProbe checks a probe; once says that a single success must be enough.
+// validateProbe checks a probe. once means that the success threshold must be 1.
 func validateProbe(p *corev1.Probe, once bool, at *field.Path) field.ErrorList {
 	if p == nil {
 		return nil
@@ -44,7 +44,7 @@ func validateHook(h *corev1.LifecycleHandler, at *field.Path) field.ErrorList {
 	return validateHandlers(h.Exec, h.HTTPGet, h.TCPSocket, nil, h.Sleep, at)
 }
 
-// validateHandlers demands exactly one way of asking.
+// validateHandlers requires exactly one handler.
 func validateHandlers(
 	exec *corev1.ExecAction,
 	get *corev1.HTTPGetAction,
@@ -103,7 +103,7 @@ func validateHandlers(
 	return errs
 }
 
-// standardResources are those that containers may ask for by a plain name.
+// standardResources lists the resources without a domain that containers may request.
 var standardResources = []corev1.ResourceName{
 	corev1.ResourceCPU,
 	corev1.ResourceMemory,
@@ -162,14 +162,14 @@ func anyHugePages(list corev1.ResourceList) bool {
 	return false
 }
 
-// ordinary says whether a list has what every container needs some of.
+// ordinary reports whether a list contains cpu or memory.
 func ordinary(list corev1.ResourceList) bool {
 	_, cpu := list[corev1.ResourceCPU]
 	_, memory := list[corev1.ResourceMemory]
 	return cpu || memory
 }
 
-// quantities checks how much of which resources a container or a pod has.
+// quantities checks the resource names and amounts of a container or pod.
 func quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for name, q := range list {
@@ -185,7 +185,7 @@ func quantities(list corev1.ResourceList, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// plainNames are resources that have a name without a domain and are no container's.
+// plainNames lists resource names without a domain that are not for containers.
 var plainNames = []corev1.ResourceName{
 	corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
 	corev1.ResourceRequestsStorage,
@@ -212,7 +212,8 @@ func resourceName(name corev1.ResourceName, at *field.Path) field.ErrorList {
 	return invalid(at, name, validation.IsQualifiedName(string(name)))
 }
 
-// extended resources are whole things that cannot be shared: devices.
+// extended reports whether a resource is an extended resource. Those are integers that cannot be shared, such as
+// devices.
 func extended(name corev1.ResourceName) bool {
 	domain, _, ok := strings.Cut(string(name), "/")
 	return ok && !strings.HasSuffix(domain, "kubernetes.io")

@@ -9,7 +9,8 @@ import (
 )
 
 // TestLargeObjectsAreNotMultiplied checks that fields that a client can make long cost memory in proportion to their
-// length, and not to its square. Proves S12.
+// length, and not to its square.
+// Proves S12.
 func TestLargeObjectsAreNotMultiplied(t *testing.T) {
 	const many = 1000
 	ports := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}}}

@@ -57,7 +57,7 @@ func clusterRoles() *Kind {
 	}
 }
 
-// pathSegmentName is for names that may hold what a path may: system:node.
+// pathSegmentName allows names that are valid path segments, such as system:node.
 func pathSegmentName(name string, prefix bool) []string {
 	var msgs []string
 	if name == "." || name == ".." {

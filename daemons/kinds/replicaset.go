@@ -70,7 +70,7 @@ func replicaSets() *Kind {
 	}
 }
 
-// scaleSelector is the text form that autoscalers parse.
+// scaleSelector returns the text form of a selector, which autoscalers parse.
 func scaleSelector(s *metav1.LabelSelector) string {
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -140,7 +140,7 @@ func replicationControllers() *Kind {
 	}
 }
 
-// defaultReplicationController takes selector and labels from the template.
+// defaultReplicationController defaults the selector and labels to the labels of the template.
 func defaultReplicationController(r *corev1.ReplicationController) {
 	setDefault(&r.Spec.Replicas, 1)
 	if r.Spec.Template == nil {

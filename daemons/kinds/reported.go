@@ -14,7 +14,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// What is reported of things that are no workloads.
+// Validation of statuses of kinds that are not workloads.
 
 func validateNamespaceStatus(n, _ *corev1.Namespace) field.ErrorList {
 	path, phase := field.NewPath("status", "Phase"), n.Status.Phase
@@ -42,7 +42,7 @@ func validateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) field
 	)
 }
 
-// validateNodeStatus checks what a node says that it has, and where it is.
+// validateNodeStatus checks the resources and addresses that a node reports.
 func validateNodeStatus(n, _ *corev1.Node) field.ErrorList {
 	path := field.NewPath("status")
 	var errs field.ErrorList
@@ -107,7 +107,7 @@ func validateIngressStatus(i, _ *networkingv1.Ingress) field.ErrorList {
 	return errs
 }
 
-// balancer checks where a load balancer is.
+// balancer checks the address of a load balancer.
 func balancer(ip, hostname string, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if ip != "" && net.ParseIP(ip) == nil {
@@ -126,7 +126,7 @@ func balancer(ip, hostname string, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// How much a driver may say of an attachment.
+// Limits for what a driver reports about an attachment, in bytes.
 const (
 	longestVolumeError = 1024
 	largestAttachment  = 256 << 10
@@ -187,7 +187,7 @@ func validatePriorityLevelStatus(p, _ *flowcontrolv1.PriorityLevelConfiguration)
 	return conditionTypes(types)
 }
 
-// conditionTypes demands of conditions that each has a type, and none has another's.
+// conditionTypes requires that each condition has a type, and that types are unique.
 func conditionTypes(types []string) field.ErrorList {
 	var errs field.ErrorList
 	again := repeated(types)
@@ -201,7 +201,7 @@ func conditionTypes(types []string) field.ErrorList {
 	return errs
 }
 
-// nativeResource says whether a resource's name is Kubernetes' own.
+// nativeResource reports whether a resource name is one of Kubernetes' own.
 func nativeResource(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -40,7 +40,7 @@ func resourceClaims() *Kind {
 	}
 }
 
-// claimState says how far a claim is: several words, where several things hold.
+// claimState returns a claim's state for kubectl. It has several words if several states apply.
 func claimState(c *resourcev1.ResourceClaim) string {
 	var words []string
 	if c.DeletionTimestamp != nil {

@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateClaimStatus checks what was allocated for a claim, for whom it is reserved, and what drivers say of its
-// devices.
+// validateClaimStatus checks a claim's allocation, its reservations, and the device data of drivers.
 func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	path, s := field.NewPath("status"), &c.Status
 	names := map[string]bool{}
@@ -147,7 +146,7 @@ func validateAllocation(a *resourcev1.AllocationResult, names map[string]bool, p
 
 var shareUUID = pattern(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// shareID demands a UUID as the scheduler makes them.
+// shareID requires a UUID in the form that the scheduler generates.
 func shareID(id string, path *field.Path) field.ErrorList {
 	if !shareUUID().MatchString(id) {
 		return field.ErrorList{field.Invalid(path, id, "must be a lowercase UUID in 8-4-4-4-12 format")}
@@ -155,7 +154,7 @@ func shareID(id string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// bindingConditions are names of conditions, each once.
+// bindingConditions requires valid condition names without duplicates.
 func bindingConditions(list []string, most int, path *field.Path) field.ErrorList {
 	errs := tooMany(len(list), most, path)
 	again := repeated(list)

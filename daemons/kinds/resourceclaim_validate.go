@@ -9,11 +9,11 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// validateDeviceClaim checks what a claim asks for: requests with names of their own, and
-// constraints and configurations that name those.
+// validateDeviceClaim checks what a claim requests. Request names must be unique, and constraints and configurations
+// must refer to them.
 func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
 	errs := tooMany(len(c.Requests), resourcev1.DeviceRequestsMaxSize, path.Child("requests"))
-	names := map[string]bool{} // of requests, and of subrequests behind theirs
+	names := map[string]bool{} // names of requests, and of subrequests as REQUEST/SUBREQUEST
 	for i := range c.Requests {
 		r, at := &c.Requests[i], path.Child("requests").Index(i)
 		if names[r.Name] {
@@ -87,7 +87,7 @@ func validateDeviceRequest(r *resourcev1.DeviceRequest, names map[string]bool, a
 	return errs
 }
 
-// asked is what requests and subrequests have in common.
+// asked holds what requests and subrequests have in common.
 type asked struct {
 	class       string
 	selectors   []resourcev1.DeviceSelector
@@ -131,7 +131,7 @@ func validateAsked(a asked, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateSelectors checks the selectors of devices, each of which is an expression.
+// validateSelectors checks device selectors, each of which is a CEL expression.
 func validateSelectors(list []resourcev1.DeviceSelector, path *field.Path) field.ErrorList {
 	errs := tooMany(len(list), resourcev1.DeviceSelectorsMaxSize, path)
 	for i, s := range list {
@@ -152,7 +152,7 @@ func validateSelectors(list []resourcev1.DeviceSelector, path *field.Path) field
 	return errs
 }
 
-// requestNames demands that requests which are named are there, each named once.
+// requestNames requires that the listed requests exist, without duplicates.
 func requestNames(list []string, names map[string]bool, path *field.Path) field.ErrorList {
 	errs := tooMany(len(list), resourcev1.DeviceRequestsMaxSize, path)
 	seen := map[string]bool{}

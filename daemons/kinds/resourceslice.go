@@ -84,7 +84,7 @@ func validateResourceSlice(s *resourcev1.ResourceSlice) field.ErrorList {
 	return append(errs, validateSkipped(spec.SkipNodeOperations, path.Child("skipNodeOperations"))...)
 }
 
-// validateSliceNodes demands one way of saying which nodes reach the devices.
+// validateSliceNodes requires exactly one way to select the nodes that can use the devices.
 func validateSliceNodes(spec *resourcev1.ResourceSliceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var ways []string

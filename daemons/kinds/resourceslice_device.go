@@ -59,8 +59,7 @@ func validateDevice(d *resourcev1.Device, perDevice bool, at *field.Path) field.
 	return append(errs, validateDeviceNodes(d, perDevice, at)...)
 }
 
-// validateDeviceNodes demands that a device says which nodes reach it where its slice leaves that to devices, and
-// nowhere else.
+// validateDeviceNodes requires that a device selects its nodes if and only if its slice leaves that to the devices.
 func validateDeviceNodes(d *resourcev1.Device, perDevice bool, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	ways := 0
@@ -104,7 +103,7 @@ func validateDeviceNodes(d *resourcev1.Device, perDevice bool, at *field.Path) f
 	return errs
 }
 
-// validateDeviceAttribute demands exactly one value, or list of values, of a type.
+// validateDeviceAttribute requires exactly one value or list of values.
 func validateDeviceAttribute(a *resourcev1.DeviceAttribute, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	values := 0

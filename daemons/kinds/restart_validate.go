@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateRestarts checks when a container is started again, and what of it changes without that.
+// validateRestarts checks when a container is restarted, and which resizes need a restart.
 func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := c.RestartPolicy; p != nil {
@@ -77,7 +77,7 @@ func validateRestarts(c *corev1.Container, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateStopSignal demands that a pod says what it runs on, since that decides which signals there are.
+// validateStopSignal requires spec.os.name, because it determines the valid signals.
 func validateStopSignal(c *corev1.Container, spec *corev1.PodSpec, at *field.Path) field.ErrorList {
 	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
 		return nil
@@ -92,7 +92,7 @@ func validateStopSignal(c *corev1.Container, spec *corev1.PodSpec, at *field.Pat
 	return supported(*c.Lifecycle.StopSignal, stopSignals, at)
 }
 
-// stopSignals are Linux's: the named ones, and those for real time counted from both ends.
+// stopSignals lists the signals of Linux: the named ones, and the real-time signals counted from both ends.
 var stopSignals = func() []corev1.Signal {
 	list := []corev1.Signal{
 		corev1.SIGABRT, corev1.SIGALRM, corev1.SIGBUS, corev1.SIGCHLD, corev1.SIGCLD, corev1.SIGCONT, corev1.SIGFPE,

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Reviews are questions: they are posted, answered and forgotten.
+// Reviews are requests that are answered and not stored.
 
 func review(
 	gv schema.GroupVersion,

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What kubectl get shows, cell by cell.
+// The test covers the cells that kubectl get shows.
 func TestRowsAreKubectls(t *testing.T) {
 	now = func() time.Time { return time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC) }
 	defer func() { now = time.Now }()

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Same says whether two values are the same as the API sees them: what is empty is as nothing, and quantities and times
-// are compared by what they mean. Most of what is compared is the same, which a plain walk finds out at a fraction of
-// what apimachinery's comparison costs; that one decides about everything else.
+// Same reports whether two values are equal for the API: empty equals nil, and quantities and times are compared by
+// value. Most values that are compared are equal, which a plain walk detects at a fraction of the cost of
+// apimachinery's comparison. Otherwise apimachinery's comparison decides.
 func Same(a, b any) bool {
 	v, w := reflect.ValueOf(a), reflect.ValueOf(b)
 	if v.IsValid() && w.IsValid() && v.Type() == w.Type() && surelySame(v, w, 0) {
@@ -27,10 +27,10 @@ var (
 	fieldsType    = reflect.TypeFor[metav1.FieldsV1]()
 )
 
-// deepest bounds the walk: what refers to itself is not walked for ever.
+// deepest bounds the depth of the walk, for values that refer to themselves.
 const deepest = 100
 
-// surelySame returns true only for values that are the same; false says nothing. Both are of one type.
+// surelySame returns true only if the values are equal; false means unknown. Both must have the same type.
 func surelySame(v, w reflect.Value, depth int) bool {
 	if depth > deepest {
 		return false
@@ -101,7 +101,7 @@ func sameStructs(v, w reflect.Value, depth int) bool {
 	return true
 }
 
-// of returns what a value holds, itself where it has an address and a copy otherwise.
+// of returns a pointer to a value, or to a copy if it is not addressable.
 func of[T any](v reflect.Value) *T {
 	if v.CanAddr() {
 		return v.Addr().Interface().(*T)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// comparedPod has a value of every sort that objects have.
+// comparedPod returns a pod with values of all types that objects have.
 func comparedPod() *corev1.Pod {
 	seconds, yes := int64(30), true
 	return &corev1.Pod{

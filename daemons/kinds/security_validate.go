@@ -13,7 +13,7 @@ const longestSysctl = 253
 
 var sysctlName = pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
-// validatePodSecurity checks under what rights all containers of a pod run.
+// validatePodSecurity checks the security context of a pod.
 func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.HostPID && value(spec.ShareProcessNamespace) {
@@ -142,7 +142,7 @@ func identity(v *int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateSysctls lets nobody change what the host, too, would see.
+// validateSysctls rejects sysctls that would also affect the host.
 func validateSysctls(list []corev1.Sysctl, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}

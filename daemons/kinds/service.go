@@ -39,7 +39,7 @@ func services() *Kind {
 	}
 }
 
-// dns1123LabelName is for names that become a label of a DNS name, which may begin with a digit.
+// dns1123LabelName is for names that become a DNS label, which may start with a digit.
 func dns1123LabelName(name string, prefix bool) []string {
 	if prefix {
 		name = strings.TrimSuffix(name, "-") + "a"

@@ -13,8 +13,8 @@ func usesNodePorts(s *corev1.Service) bool {
 
 func usesClusterIP(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
 
-// prepareServiceUpdate keeps what was allocated and the client did not mention, and
-// drops what belonged to the old type and the client merely sent back.
+// prepareServiceUpdate retains allocated values that the client omitted. It drops values of the old type that the
+// client merely sent back.
 func prepareServiceUpdate(s, old *corev1.Service) {
 	s.Status = old.Status
 	keepAllocated(s, old)
@@ -52,8 +52,7 @@ func keepAllocated(s, old *corev1.Service) {
 	}
 }
 
-// oneAddress has the old field and the list that replaces it say the same, where a client changed or cleared the
-// old one alone.
+// oneAddress updates clusterIPs if a client changed or cleared only the old field clusterIP.
 func oneAddress(s, old *corev1.Service) {
 	if s.Spec.ClusterIP == old.Spec.ClusterIP || !slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
 		return
@@ -69,8 +68,8 @@ func healthChecked(s *corev1.Service) bool {
 		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// dropOfOldType lets a client change the type alone, as by kubectl edit: what the new
-// type has no use for goes, unless it was changed in the same breath.
+// dropOfOldType lets a client change only the type, as with kubectl edit. Fields that the new type does not use are
+// cleared, unless the client changed them too.
 func dropOfOldType(s, old *corev1.Service) {
 	if usesClusterIP(old) && !usesClusterIP(s) && s.Spec.ClusterIP == old.Spec.ClusterIP {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "", nil
@@ -104,7 +103,8 @@ func dropOfOldType(s, old *corev1.Service) {
 
 const unchangeable = "may not change once set"
 
-// validateServiceUpdate keeps a service's addresses for as long as it has some, and what clients outside were told.
+// validateServiceUpdate requires that a Service retains its cluster IPs while its type uses them. The load balancer
+// class and the health check port are immutable too.
 func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := validateService(s, old)
 	path := field.NewPath("spec")
@@ -126,7 +126,8 @@ func validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	return errs
 }
 
-// keptAddresses lets a second address come, and go with the policy that says so; the first stays.
+// keptAddresses allows a second address to be added, and to be removed together with the dual-stack policy. The first
+// address is immutable.
 func keptAddresses(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	is, was := s.Spec.ClusterIPs, old.Spec.ClusterIPs
 	var errs field.ErrorList

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// maxAffinitySeconds is a day.
+// maxAffinitySeconds is one day.
 const maxAffinitySeconds = 86400
 
 const kubeletPort = 10250
 
 func headless(s *corev1.Service) bool { return s.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// validateService lets a service keep the addresses that it had; old is nil for a new one.
+// validateService accepts invalid addresses that old already has. old is nil for a new Service.
 func validateService(s, old *corev1.Service) field.ErrorList {
 	before := serviceAddresses(old)
 	path := field.NewPath("spec")
@@ -182,7 +182,7 @@ func validateTraffic(s, old *corev1.Service, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateFamilies checks which protocols' addresses a service has, in what order.
+// validateFamilies checks a Service's IP families and their order.
 func validateFamilies(s *corev1.Service, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p := s.Spec.IPFamilyPolicy; p != nil {
@@ -217,7 +217,7 @@ func validateServicePorts(s *corev1.Service, at *field.Path) field.ErrorList {
 			names[p.Name] = true
 		}
 		errs = append(errs, portNumber(int(p.Port), where.Child("port"))...)
-		// Load balancers have led everybody to the kubelets of their nodes by it.
+		// Through this port, load balancers would expose the nodes' kubelets.
 		if p.Port == kubeletPort && s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 			errs = append(
 				errs,

@@ -17,7 +17,7 @@ func statefulSets() *Kind {
 		Namespaced: true, HasGeneration: true,
 		New: made[appsv1.StatefulSet](), NewList: made[appsv1.StatefulSetList](),
 		Default:       does(defaultStatefulSet),
-		NameErrors:    dns1123LabelName, // it is a part of its pods' hostnames
+		NameErrors:    dns1123LabelName, // it is part of its pods' hostnames
 		PrepareCreate: does(func(s *appsv1.StatefulSet) { s.Status = appsv1.StatefulSetStatus{} }),
 		PrepareUpdate: updates(func(s, old *appsv1.StatefulSet) { s.Status = old.Status }),
 		Warnings:      statefulSetWarnings,
@@ -117,7 +117,7 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, notNegative(int64(o.Start), path.Child("ordinals", "start"))...)
 	}
 	errs = append(errs, templateSelector("StatefulSet", s.Spec.Selector, &s.Spec.Template, path)...)
-	// The volumes of the claims come when pods are made, so that mounts of them are good.
+	// The volumes for the claims are added when pods are created, so mounts may refer to them.
 	template := s.Spec.Template.DeepCopy()
 	for i, c := range s.Spec.VolumeClaimTemplates {
 		errs = append(errs, validateClaimSpec(&c.Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)

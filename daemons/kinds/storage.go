@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DefaultClassAnnotation marks the storage class of claims that name none.
+// DefaultClassAnnotation marks the storage class for claims without a class.
 const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
 
 func storageClasses() *Kind {
@@ -80,7 +80,7 @@ func validateStorageClassUpdate(c, old *storagev1.StorageClass) field.ErrorList 
 	return append(errs, immutable(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
 }
 
-// provisioner checks the name of what makes or changes volumes.
+// provisioner checks the name of a provisioner or driver.
 func provisioner(name string, path *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -88,7 +88,7 @@ func provisioner(name string, path *field.Path) field.ErrorList {
 	return invalid(path, name, validation.IsQualifiedName(strings.ToLower(name)))
 }
 
-// classParameters checks what a class tells its driver: at most 512 parameters of 256 KiB together.
+// classParameters checks the parameters of a class: at most 512, with a total of 256 KiB.
 func classParameters(parameters map[string]string, path *field.Path) field.ErrorList {
 	const most, size = 512, 256 << 10
 	if len(parameters) > most {
@@ -108,8 +108,8 @@ func classParameters(parameters map[string]string, path *field.Path) field.Error
 	return errs
 }
 
-// validateTopologies checks the terms of places where volumes may be: each key once in a term, each
-// value once for a key, no term twice.
+// validateTopologies checks topology terms: keys are unique in a term, values are unique for a key, and terms are
+// unique.
 func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var seen []map[string]sets.Set[string]

@@ -21,7 +21,7 @@ func claimWarnings(c, _ *corev1.PersistentVolumeClaim) []string {
 	return d
 }
 
-// claimDoubts are about parts of bytes.
+// claimDoubts warns about fractions of bytes.
 func claimDoubts(d *doubts, spec *corev1.PersistentVolumeClaimSpec, at *field.Path) {
 	for _, list := range []struct {
 		name string

@@ -8,36 +8,36 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Untyped is what is known of one version of a kind whose objects are unstructured.
+// Untyped holds the functions of one version of a kind with unstructured objects.
 type Untyped struct {
 	Family *Family
-	// Accept brings what a client sent into shape: metadata is read, fields that the
-	// schema does not have are dropped and returned, defaults filled in.
+	// Accept normalizes an object from a client: it parses the metadata, drops fields that the schema does not have,
+	// and fills in defaults. It returns the dropped fields.
 	Accept func(obj *unstructured.Unstructured) (unknown []string, err error)
-	// Read brings an object that was written before, in this version or one that differs
-	// in nothing but its name, into the shape of this one.
+	// Read converts a stored object to this version. The object is in this version, or in one that differs only in its
+	// name.
 	Read func(obj *unstructured.Unstructured)
-	// Complete returns the object with the defaults that hold for whatever is read, also where a write has no say:
-	// those of the status. What is given stays as it is, and is returned if it lacks none.
+	// Complete returns the object with the defaults that apply to all reads, including those of the status, which
+	// writes do not set. It does not change its argument, and returns it if no default is missing.
 	Complete func(obj *unstructured.Unstructured) *unstructured.Unstructured
-	// Schema is the version's schema in the terms of OpenAPI 3, or 2.
+	// Schema returns the version's schema in OpenAPI 3, or 2.
 	Schema func(v3 bool) (map[string]any, error)
 }
 
-// Family is the versions of such a kind, whose objects are stored once.
+// Family holds the versions of such a kind. Their objects are stored once.
 type Family struct {
-	Stored   *Kind   // what is written
-	Versions []*Kind // all that are declared
-	Served   []*Kind // those that are served, the preferred one first
-	// Converts asks the program that knows how versions differ. Nil: they differ in
-	// their names and schemas alone. What is returned is as that program made it.
+	Stored   *Kind   // the storage version
+	Versions []*Kind // all declared versions
+	Served   []*Kind // the served versions, the preferred one first
+	// Converts calls the conversion webhook. nil means that versions differ only in their names and schemas. The result
+	// is returned as the webhook sent it.
 	Converts func(ctx context.Context, objs []*unstructured.Unstructured,
 		to *Kind) ([]*unstructured.Unstructured, error)
-	// Closed says that no objects may be made any more.
+	// Closed means that no objects may be created any more.
 	Closed atomic.Bool
 }
 
-// Of returns the version of a name, nil if it is not declared.
+// Of returns a version by its name, or nil.
 func (f *Family) Of(version string) *Kind {
 	i := slices.IndexFunc(f.Versions, func(k *Kind) bool { return k.GVK.Version == version })
 	if i < 0 {
@@ -46,7 +46,7 @@ func (f *Family) Of(version string) *Kind {
 	return f.Versions[i]
 }
 
-// In returns objects in a version. They are the caller's; those given stay as they are.
+// In returns objects converted to a version. The results belong to the caller, and the arguments stay unchanged.
 func (f *Family) In(
 	ctx context.Context,
 	objs []*unstructured.Unstructured,

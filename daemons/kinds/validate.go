@@ -14,14 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Checks that several kinds share. Messages are upstream's, since people search for them.
+// Checks that several kinds share. The messages are upstream's, since users search for them.
 
 const (
 	immutableText   = "field is immutable"
 	notNegativeText = "must be greater than or equal to 0"
 )
 
-// repeated reports of each value of a list whether an earlier one is the same.
+// repeated returns, for each value of a list, whether an earlier one is equal.
 func repeated[T comparable](list []T) []bool {
 	seen, again := make(map[T]struct{}, len(list)), make([]bool, len(list))
 	for i, v := range list {
@@ -33,14 +33,14 @@ func repeated[T comparable](list []T) []bool {
 
 func oneOf[T comparable](v T, list []T) bool { return slices.Contains(list, v) }
 
-// notSupported names the values that there are in order, as upstream does.
+// notSupported returns an error that lists the permitted values in order, as upstream does.
 func notSupported[V any, T ~string](path *field.Path, v V, list []T) *field.Error {
 	list = slices.Clone(list)
 	slices.Sort(list)
 	return field.NotSupported(path, v, list)
 }
 
-// supported demands one of list.
+// supported requires one of list.
 func supported[T ~string](v T, list []T, path *field.Path) field.ErrorList {
 	if v == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -69,7 +69,7 @@ func notNegative(v int64, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// invalid makes one error of each message.
+// invalid returns an error for each message.
 func invalid(path *field.Path, v any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, m := range messages {
@@ -90,8 +90,7 @@ func dns1123Subdomain(v string, path *field.Path) field.ErrorList {
 	return invalid(path, v, validation.IsDNS1123Subdomain(v))
 }
 
-// templateSelector demands a selector that is good, not empty, and chooses the
-// pods of the template.
+// templateSelector requires a valid, non-empty selector that matches the labels of the template.
 func templateSelector(
 	kind string,
 	s *metav1.LabelSelector,
@@ -127,7 +126,7 @@ func templateSelector(
 	return errs
 }
 
-// alwaysRestart is for the kinds whose pods never finish.
+// alwaysRestart requires the restart policy Always, for kinds whose pods never finish.
 func alwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if spec.RestartPolicy != corev1.RestartPolicyAlways {
@@ -151,7 +150,7 @@ func alwaysRestart(kind string, spec *corev1.PodSpec, path *field.Path) field.Er
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
 
-// labelValue checks the value of a label or of what is matched with labels.
+// labelValue checks the value of a label or of a label selector.
 func labelValue(v string, path *field.Path) field.ErrorList {
 	return invalid(path, v, validation.IsValidLabelValue(v))
 }
@@ -179,7 +178,7 @@ func countOrShare(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// isZero says whether a number of pods, or a share of them, is none.
+// isZero reports whether a number or percentage of pods is zero.
 func isZero(v *intstr.IntOrString) bool {
 	if v == nil {
 		return true

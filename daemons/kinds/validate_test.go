@@ -17,7 +17,7 @@ func messages(errs field.ErrorList) string {
 	return strings.Join(list, "\n")
 }
 
-// Messages are upstream's: people search for them, and tools match on them.
+// The messages are upstream's: users search for them, and tools match them.
 func TestValidationRefusesS12(t *testing.T) {
 	const template = `template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}`
 	podWith := func(container string) string { return "spec: {containers: [{name: c, image: i, " + container + "}]}" }
@@ -158,7 +158,7 @@ func TestUpdatesKeepWhatMustNotChange(t *testing.T) {
 		k := kind(t, c.kind)
 		from, to, _ := strings.Cut(c.change, " -> ")
 		changed := strings.Replace(c.old, from, to, -1)
-		if strings.HasPrefix(from, "{a: b}") { // the selector alone
+		if strings.HasPrefix(from, "{a: b}") { // only the selector
 			changed = strings.Replace(c.old, "matchLabels: "+from, "matchLabels: "+to, 1)
 		}
 		old, obj := read(t, k, c.old), read(t, k, changed)

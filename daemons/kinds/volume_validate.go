@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateVolumes returns the volumes' names, which mounts refer to.
+// validateVolumes validates volumes and returns their names, which mounts refer to.
 func validateVolumes(volumes []corev1.Volume, at *field.Path) (map[string]bool, field.ErrorList) {
 	var errs field.ErrorList
 	names := map[string]bool{}
@@ -106,7 +106,7 @@ func validateVolumeSource(v *corev1.VolumeSource, at *field.Path) field.ErrorLis
 	return errs
 }
 
-// set counts the fields that are there: exactly one of a source's should be.
+// set returns the number of source fields that are set. Exactly one should be.
 func set(source any) int {
 	v, n := reflect.ValueOf(source).Elem(), 0
 	for i := range v.NumField() {
@@ -221,7 +221,7 @@ func downwardFiles(items []corev1.DownwardAPIVolumeFile, at *field.Path) field.E
 	return errs
 }
 
-// downwardFile checks which of a pod's fields a file holds: what may change while the pod runs, and its name.
+// downwardFile checks the pod field for a file: only fields that may change while the pod runs, and its names.
 func downwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList {
 	fields := []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 	single := strings.HasPrefix(f.FieldPath, "metadata.labels['") ||
@@ -235,7 +235,7 @@ func downwardFile(f *corev1.ObjectFieldSelector, at *field.Path) field.ErrorList
 	return podVersion(f, at)
 }
 
-// onlyLabelled refuses metadata, of what objects are made from, that the object itself gets when it is made.
+// onlyLabelled rejects metadata in a template that belongs to the created object itself.
 func onlyLabelled(m *metav1.ObjectMeta, at *field.Path, message string) field.ErrorList {
 	var errs field.ErrorList
 	for _, f := range []struct {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// volumeDoubts are about volumes that there are no drivers for any more, and about files that hide each other.
+// volumeDoubts warns about volumes without a driver, and about files that hide each other.
 func volumeDoubts(d *doubts, volumes []corev1.Volume, at *field.Path) {
 	for i := range volumes {
 		v, where := &volumes[i], at.Index(i)
@@ -44,7 +44,7 @@ func volumeDoubts(d *doubts, volumes []corev1.Volume, at *field.Path) {
 	}
 }
 
-// placedFile is the path of a file in a volume and, where a volume has several sources, what it comes from.
+// placedFile is the path of a file in a volume. For volumes with several sources, it includes the source.
 type placedFile struct{ path, source string }
 
 func (f placedFile) String() string {
@@ -54,7 +54,7 @@ func (f placedFile) String() string {
 	return fmt.Sprintf("%q (%s)", f.path, f.source)
 }
 
-// overlapDoubts are about files of one volume that take each other's place, or lie where another is a folder.
+// overlapDoubts warns about files of one volume with the same path, or with a path below another file.
 func overlapDoubts(d *doubts, v *corev1.Volume) {
 	var files []placedFile
 	about := "Projected"
@@ -85,7 +85,7 @@ func overlapDoubts(d *doubts, v *corev1.Volume) {
 	}
 }
 
-// sourceFiles are the files that a source of a projected volume names.
+// sourceFiles returns the files that a source of a projected volume names.
 func sourceFiles(s *corev1.VolumeProjection) []placedFile {
 	switch {
 	case s.ConfigMap != nil:

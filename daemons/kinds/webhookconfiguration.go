@@ -75,8 +75,7 @@ func validatingWebhookConfigurations() *Kind {
 	}
 }
 
-// hooksOf returns validating webhooks in the form of mutating ones, which say in addition
-// when they are called again.
+// hooksOf converts validating webhooks to mutating ones, which have an additional reinvocation policy.
 func hooksOf(c *admissionregistrationv1.ValidatingWebhookConfiguration) []admissionregistrationv1.MutatingWebhook {
 	out := make([]admissionregistrationv1.MutatingWebhook, 0, len(c.Webhooks))
 	for _, h := range c.Webhooks {
@@ -116,15 +115,15 @@ func defaultRules(rules []admissionregistrationv1.RuleWithOperations) {
 	}
 }
 
-// orDefault sets what is not set.
+// orDefault sets *to to value if it is nil.
 func orDefault[T any](to **T, value T) {
 	if *to == nil {
 		*to = &value
 	}
 }
 
-// accepted says whether a condition was taken once already: a stored expression that this
-// server would not take anew stays good.
+// accepted reports whether a stored object has the condition: it stays valid even if this server would reject it in a
+// new object.
 func accepted(c admissionregistrationv1.MatchCondition, old []admissionregistrationv1.MutatingWebhook) bool {
 	return slices.ContainsFunc(old, func(h admissionregistrationv1.MutatingWebhook) bool {
 		return slices.ContainsFunc(

@@ -14,10 +14,10 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// maxConditions bounds the match conditions of a webhook or policy.
+// maxConditions is the maximum number of match conditions of a webhook or policy.
 const maxConditions = 64
 
-// reviewVersions are the forms of an AdmissionReview that the API server can send.
+// reviewVersions lists the versions of AdmissionReview that the API server can send.
 var reviewVersions = []string{"v1", "v1beta1"}
 
 func validateWebhooks(hooks, old []admissionregistrationv1.MutatingWebhook) field.ErrorList {
@@ -127,7 +127,7 @@ func validateWebhook(at *field.Path, h admissionregistrationv1.MutatingWebhook) 
 	return errs
 }
 
-// known refuses a value that is none of those that are known; not set is fine.
+// known rejects a value that is set and not in the list.
 func known[T ~string](at *field.Path, value *T, of ...T) field.ErrorList {
 	if value == nil || slices.Contains(of, *value) {
 		return nil
@@ -161,7 +161,7 @@ func validateReviewVersions(at *field.Path, versions []string) field.ErrorList {
 	return errs
 }
 
-// validateRule checks which requests a rule is about.
+// validateRule checks which requests a rule matches.
 func validateRule(at *field.Path, r admissionregistrationv1.RuleWithOperations) field.ErrorList {
 	var errs field.ErrorList
 	if len(r.Operations) == 0 {
@@ -225,8 +225,7 @@ func anyOrSome(at *field.Path, names []string, alone string, mayBeEmpty bool) fi
 	return errs
 }
 
-// validateResources refuses resources that say the same twice: a/b beside a/* or */b,
-// and anything beside */*.
+// validateResources rejects redundant resources: a/b beside a/* or */b, and anything beside */*.
 func validateResources(at *field.Path, resources []string) field.ErrorList {
 	var errs field.ErrorList
 	if len(resources) == 0 {

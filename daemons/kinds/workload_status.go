@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What controllers report of their workloads is checked as well: a count that cannot be is a mistake of who tally, and
-// would mislead everybody who waits for it.
+// Controllers' reports about their workloads are validated as well. An impossible count is a mistake in a controller,
+// and would mislead every client that waits for it.
 
-// tally is a number in a status, with the name that it has there.
+// tally is a number in a status with its field name.
 type tally struct {
 	name string
 	n    int64
@@ -24,7 +24,7 @@ func notNegativeCounts(path *field.Path, list ...tally) field.ErrorList {
 	return errs
 }
 
-// notMore refuses counts of which there are more than most.
+// notMore rejects counts above most.
 func notMore(path *field.Path, most int64, text string, list ...tally) field.ErrorList {
 	var errs field.ErrorList
 	for _, c := range list {
@@ -35,7 +35,7 @@ func notMore(path *field.Path, most int64, text string, list ...tally) field.Err
 	return errs
 }
 
-// collisions only become more: names of before would be tried again.
+// collisions requires that the collision count does not decrease, since earlier names would be tried again.
 func collisions(is, was *int32, path *field.Path) field.ErrorList {
 	errs := notNegative(int64(value(is)), path.Child("collisionCount"))
 	if was != nil && value(is) < *was {
@@ -49,7 +49,7 @@ const (
 	aboveReady    = "cannot be greater than readyReplicas"
 )
 
-// replicaCounts checks what all workloads count: those that are available are ready, and all are replicas.
+// replicaCounts checks the counts of all workloads: available replicas are ready, and ready ones are replicas.
 func replicaCounts(
 	path *field.Path,
 	replicas, ready, available int32,

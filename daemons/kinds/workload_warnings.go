@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Indexed jobs beyond both of these may fail in more indexes than their status has room to name.
+// Indexed jobs that exceed both limits may have more failed indexes than their status can list.
 const (
 	manyCompletions = 100_000
 	manyAtOnce      = 10_000
@@ -50,7 +50,7 @@ func statefulSetWarnings(obj, old runtime.Object) []string {
 	}
 	d := doubts(podDoubts(&s.Spec.Template.ObjectMeta, &s.Spec.Template.Spec, field.NewPath("spec", "template")))
 	for i := range s.Spec.VolumeClaimTemplates {
-		// Upstream leaves the claim's spec out of the path of what is new, and spells it large in that of what changes.
+		// Upstream's path for new objects lacks the claim's spec, and its path for updates has it in upper case.
 		at := field.NewPath("spec", "volumeClaimTemplates").Index(i)
 		if old != nil {
 			at = at.Child("Spec")

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// policies answers a kubelet that asks whether policies hold, as the network daemon does.
+// policies answers the kubelet's admission requests in place of the network daemon.
 type policies struct {
 	mu    sync.Mutex
 	hold  bool

@@ -37,7 +37,8 @@ func (k *Kubelet) cadvisor() http.Handler {
 	})
 }
 
-// fixed are metrics that are served as they are. It describes none of them, since they differ from scrape to scrape.
+// fixed is a collector of metrics that were computed before. It describes no metrics, because they differ between
+// scrapes.
 type fixed []prometheus.Metric
 
 // Describe implements prometheus.Collector.
@@ -50,7 +51,7 @@ func (f fixed) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// containerMetrics are those of containers and of pods' networks.
+// containerMetrics returns the metrics of containers and of pod networks.
 func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, error) {
 	about, pods, err := k.runtime.PodMetrics(ctx)
 	if errors.Is(err, cri.ErrNoMetrics) {
@@ -59,7 +60,7 @@ func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, er
 	if err != nil {
 		return nil, err
 	}
-	// The runtime's metrics are whole numbers, which is too coarse for the time that a container has used.
+	// The runtime reports CPU time in whole seconds, which is too coarse. Compute it from the pod statistics instead.
 	out, err := k.containerUses(ctx, func(name string) bool { return name == cpuName })
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, er
 	descs, keys := map[string]*prometheus.Desc{}, map[string][]string{}
 	for _, d := range about {
 		if d.Name != cpuName {
-			// Containers have their id as a name as well, as cAdvisor has it.
+			// cAdvisor labels containers with their id as a name as well.
 			keys[d.Name] = append(d.LabelKeys[:len(d.LabelKeys):len(d.LabelKeys)], "name")
 			descs[d.Name] = prometheus.NewDesc(d.Name, cmp.Or(helps[d.Name], d.Help), keys[d.Name], nil)
 		}
@@ -94,7 +95,7 @@ func (k *Kubelet) containerMetrics(ctx context.Context) ([]prometheus.Metric, er
 				float64(m.Value.Value),
 				append(m.LabelValues[:len(m.LabelValues):len(m.LabelValues)], id)...)
 			if err != nil {
-				continue // it has not the labels that it was described with
+				continue // the label values do not match the descriptor
 			}
 			out = append(out, prometheus.NewMetricWithTimestamp(time.Unix(0, m.Timestamp), made))
 		}
@@ -118,7 +119,8 @@ const (
 	sentName     = "container_network_transmit_bytes_total"
 )
 
-// helps are the descriptions of metrics that may come from several places: all of one name have the same.
+// helps holds the help texts of metrics that can come from several sources. All metrics of one name must have the same
+// text.
 var helps = map[string]string{
 	cpuName: "CPU time that was used.", workingName: "Memory that is in use and cannot be taken " +
 		"back.", usageName: "Memory that is in use.",

@@ -11,21 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// devicesError is that claims of devices could not be prepared.
+// devicesError marks that the device claims of a pod could not be prepared.
 type devicesError struct{ error }
 
-// Unwrap returns what was wrong.
+// Unwrap returns the cause.
 func (e *devicesError) Unwrap() error { return e.error }
 
-// readClaim reads a claim of devices, as the API has it now.
+// readClaim reads the current ResourceClaim from the API.
 func (k *Kubelet) readClaim(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return k.client.ResourceV1().ResourceClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// deviceStatuses is how the devices of a pod's containers are, by their names; nil for a pod without devices, which
-// nearly all are.
+// deviceStatuses returns the device health of a pod's containers by container name. It returns nil for a pod without
+// devices, which is the usual case.
 func (k *Kubelet) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStatus {
 	if len(p.Spec.ResourceClaims) == 0 && p.Status.ExtendedResourceClaimStatus == nil {
 		return nil
@@ -41,7 +41,7 @@ func (k *Kubelet) deviceStatuses(p *corev1.Pod) map[string][]corev1.ResourceStat
 	return all
 }
 
-// devicesChanged has the pods that have devices of a driver say how those are.
+// devicesChanged makes the workers of all pods with devices of a driver update the pod status.
 func (k *Kubelet) devicesChanged(driver string) {
 	users := k.devices.Users(driver)
 	k.mu.Lock()
@@ -53,8 +53,8 @@ func (k *Kubelet) devicesChanged(driver string) {
 	}
 }
 
-// driverGone removes what a driver has told of this node's devices, so that no pod is sent here for them. It tells anew
-// when it is back.
+// driverGone deletes the ResourceSlices that a driver published for this node, so that no more pods are scheduled here
+// for its devices. The driver publishes them again when it returns. It retries until it succeeds or ctx ends.
 func (k *Kubelet) driverGone(ctx context.Context, driver string) {
 	selector := fields.Set{
 		resourcev1.ResourceSliceSelectorNodeName: k.name,
@@ -86,7 +86,7 @@ func (k *Kubelet) forgetSlices(ctx context.Context, selector string) error {
 	return nil
 }
 
-// sweepDevices takes back what was prepared for pods that are no more.
+// sweepDevices unprepares the device claims of pods that no longer exist.
 func (k *Kubelet) sweepDevices(ctx context.Context) {
 	pods := k.devices.Pods()
 	if len(pods) == 0 {

@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// do carries out one step. Everything in it can be repeated.
+// do carries out one step. Every step can be repeated.
 func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 	switch step.Kind {
 	case pod.Prepare:
@@ -59,7 +59,7 @@ func (w *worker) do(ctx context.Context, f *pod.Facts, step pod.Step) outcome {
 	return outcome{}
 }
 
-// removeLog removes the log of one attempt of a container, with its older parts.
+// removeLog removes the log of one attempt of a container, including its rotated parts.
 func (w *worker) removeLog(f *pod.Facts, id string) error {
 	var errs []error
 	for _, c := range f.Containers {
@@ -84,17 +84,17 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 	if err := w.k.devices.Prepare(ctx, f.Pod); err != nil {
 		return outcome{err: &devicesError{err}}
 	}
-	// A pod of the API has to be wanted there still when its volumes are made.
+	// forPod registers the pod as a user of the objects that are read, so that their changes wake its worker.
 	began := time.Now()
 	again, err := w.k.volumes.Setup(forPod(ctx, f.Pod.UID), f.Pod)
 	w.k.metrics.mounted(f.Pod, "volume_mount", began, err)
 	if err != nil {
 		return outcome{err: err}
 	}
-	// The group is written anew when what the pod asks for has changed, and once by each kubelet.
+	// The limits are written when the pod's resources have changed, and once after each start of the kubelet.
 	limits := w.k.limits(f.Pod)
 	if pod.ContainersResizing(f) {
-		limits = limits.Or(w.limits) // containers are still to be made smaller
+		limits = limits.Or(w.limits) // other containers still have to shrink
 	}
 	if limits, again = w.fitted(ctx, f, limits, again); limits != w.limits {
 		w.k.shareCPU()
@@ -111,7 +111,7 @@ func (w *worker) prepare(ctx context.Context, f *pod.Facts) outcome {
 	return outcome{again: again}
 }
 
-// handler is the name of what runs a pod's containers, empty for the usual one.
+// handler returns the runtime handler of the pod's RuntimeClass, or "" for the default handler.
 func (w *worker) handler(ctx context.Context, p *corev1.Pod) (string, error) {
 	class := p.Spec.RuntimeClassName
 	if class == nil {
@@ -141,7 +141,7 @@ func (w *worker) runSandbox(ctx context.Context, f *pod.Facts, attempt uint32) e
 	return err
 }
 
-// admit waits until the network policies of the pod's newest sandbox hold.
+// admit waits until the network policies for the pod's newest sandbox are in effect.
 func (w *worker) admit(ctx context.Context, f *pod.Facts) error {
 	return admitpod.Admit(ctx, w.k.cfg.NetworkPolicySocket, admitpod.Pod{
 		UID: string(f.Pod.UID), Namespace: f.Pod.Namespace, Name: f.Pod.Name, IPs: f.Sandboxes[0].IPs,
@@ -191,9 +191,9 @@ func hostname(p *corev1.Pod, cluster string) (host, domain string) {
 	return host, domain
 }
 
-// kernelName returns what the kernel has as the host name of a pod: with its domain when the pod wants that.
+// kernelName returns the host name that the kernel reports to a pod: the FQDN if the pod sets setHostnameAsFQDN.
 func kernelName(p *corev1.Pod, cluster string) (string, error) {
-	const longest = 64 // HOST_NAME_MAX of Linux
+	const longest = 64 // bytes; HOST_NAME_MAX of Linux
 	host, domain := hostname(p, cluster)
 	if full := p.Spec.SetHostnameAsFQDN; full != nil && *full && domain != "" {
 		host += "." + domain
@@ -212,8 +212,8 @@ func (w *worker) removeSandbox(ctx context.Context, id string) error {
 	return w.k.runtime.RemovePodSandbox(ctx, id)
 }
 
-// release gives back what an ended pod holds of the machine. Its containers stay,
-// for their logs.
+// release frees the machine resources that an ended pod holds. It keeps the containers, because their logs are still
+// needed.
 func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 	w.k.objects.forget(f.Pod.UID)
 	if err := w.k.devices.Unprepare(ctx, f.Pod.UID); err != nil {
@@ -235,8 +235,8 @@ func (w *worker) release(ctx context.Context, f *pod.Facts) error {
 	return w.k.cgroups.Remove(w.k.cgroups.Parent(f.Pod))
 }
 
-// remove removes all that is left of a pod and then, as the word that it is
-// done, its API object.
+// remove removes everything that is left of a pod. It deletes the pod's API object last, which signals that the removal
+// is complete.
 func (w *worker) remove(ctx context.Context, f *pod.Facts) error {
 	for _, s := range f.Sandboxes {
 		if err := w.removeSandbox(ctx, s.ID); err != nil {
@@ -266,7 +266,7 @@ func (w *worker) remove(ctx context.Context, f *pod.Facts) error {
 	err := w.k.client.CoreV1().Pods(f.Pod.Namespace).Delete(ctx, f.Pod.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &uid},
 	})
-	// Another pod of this name is not ours to delete.
+	// A conflict means that the API has another pod of this name, which is not this kubelet's to delete.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod %s: %w", key(f.Pod), err)
 	}

@@ -17,14 +17,13 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// evict ends one pod when the machine is short of something, the one that is
-// worth least by upstream's order: over its requests first, then by priority, then by
-// how much it is over.
+// evict ends at most one pod when the machine is short of memory, disk or process IDs. It chooses the pod in upstream's
+// order: pods above their requests first, then the lowest priority, then the largest excess over the request.
 func (k *Kubelet) evict(ctx context.Context) {
 	now := k.short()
 	signal, what := "", corev1.ResourceMemory
 	if k.reclaims(now, time.Now()) {
-		return // what the last one gives back may be enough
+		return // the resources that the last evicted pod releases may be enough
 	}
 	switch {
 	case now.memory:
@@ -36,7 +35,7 @@ func (k *Kubelet) evict(ctx context.Context) {
 		if !k.short().disk {
 			return
 		}
-		if freed { // the runtime frees that later, as what an evicted pod has left
+		if freed { // the runtime frees the space later, as it does for an evicted pod
 			if d, err := k.machine.Disk(); err == nil && k.freeing.waits(true, d.Available, time.Now()) {
 				return
 			}
@@ -46,7 +45,7 @@ func (k *Kubelet) evict(ctx context.Context) {
 	default:
 		return
 	}
-	// Without what pods use it cannot be told which of them is to go: the next look will tell.
+	// Without the usage of the pods no pod can be chosen. The next run tries again.
 	usage, err := k.memoryByPod(ctx)
 	if err != nil {
 		k.env.Log.Warn("no pod is evicted: what the pods use is not known", "signal", signal, "error", err)
@@ -97,22 +96,22 @@ func (k *Kubelet) evict(ctx context.Context) {
 }
 
 const (
-	// yieldTime is how long the next pod is not evicted while the last one still has something of the machine.
+	// yieldTime is how long the next eviction waits while the last evicted pod still holds resources of the machine.
 	yieldTime = 30 * time.Second
 	// freeTime is how long to wait for free disk space to grow after containers were removed, because the runtime
 	// deletes their data afterwards. mostFreeTime limits the wait while free space is growing.
 	freeTime, mostFreeTime = 30 * time.Second, 5 * time.Minute
-	// discardTime is how long it is waited for the containers of ended pods to be removed.
+	// discardTime is how long to wait for the containers of ended pods to be removed.
 	discardTime = 5 * time.Second
 )
 
-// reclaim follows how the disk gets emptier after containers of an evicted pod were removed.
+// reclaim tracks how free disk space grows after the containers of an evicted pod were removed.
 type reclaim struct {
-	began, grew time.Time // when they were gone, and when there was last more room than before
-	most        int64     // room that there was
+	began, grew time.Time // when the containers were removed, and when free space last grew
+	most        int64     // largest free space seen, in bytes
 }
 
-// reclaims reports whether a pod that was evicted a moment ago is still giving back what the machine is short of.
+// reclaims reports whether a recently evicted pod is still releasing resources that the machine is short of.
 func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
 	gone := false
 	for _, w := range k.all() {
@@ -134,11 +133,11 @@ func (k *Kubelet) reclaims(short pressed, now time.Time) bool {
 		return false
 	}
 	waits := k.freeing.waits(gone, d.Available, now)
-	return waits && !short.memory // the kernel would kill processes during the wait
+	return waits && !short.memory // if memory is short, the kernel would kill processes during the wait
 }
 
-// waits records the free space in bytes, and whether a pod's containers have just been removed. It reports whether free
-// space may still grow.
+// waits records the free space (room) in bytes, and whether a pod's containers have just been removed (gone). It
+// reports whether free space may still grow.
 func (r *reclaim) waits(gone bool, room int64, now time.Time) bool {
 	switch {
 	case gone:
@@ -149,7 +148,7 @@ func (r *reclaim) waits(gone bool, room int64, now time.Time) bool {
 	return !r.began.IsZero() && now.Sub(r.grew) < freeTime && now.Sub(r.began) < mostFreeTime
 }
 
-// remains reports whether there are containers of a pod that has ended.
+// remains reports whether a pod has ended and still has containers.
 func (w *worker) remains() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +156,7 @@ func (w *worker) remains() bool {
 	return over && w.released && len(w.containers) > 0 && !pod.Static(w.pod)
 }
 
-// logsAlone returns the pod when it has ended and nothing of its containers is left but their logs.
+// logsAlone returns the pod if it has ended and only the logs of its containers are left. Otherwise it returns nil.
 func (w *worker) logsAlone() *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,15 +167,16 @@ func (w *worker) logsAlone() *corev1.Pod {
 	return w.pod
 }
 
-// all are the workers that there are.
+// all returns the current workers.
 func (k *Kubelet) all() []*worker {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Collect(maps.Values(k.workers))
 }
 
-// discard has the containers of pods that have ended removed, with what they have written and their logs, and waits a
-// moment for that. Logs of evicted pods, whose containers are gone, go too. It reports whether there was anything.
+// discard has the containers of ended pods removed, together with their writable layers and logs. It waits up to
+// discardTime for the removal. It also removes the logs of evicted pods whose containers are gone. It reports whether
+// it found any container to remove.
 func (k *Kubelet) discard(ctx context.Context) (found bool) {
 	for _, w := range k.all() {
 		if w.remains() {
@@ -202,10 +202,10 @@ func (k *Kubelet) discard(ctx context.Context) (found bool) {
 	return found
 }
 
-// limitStorage ends pods that take more of the disk than they may: in their volumes, in their containers' own file
-// systems and logs.
+// limitStorage evicts pods that exceed their limits on ephemeral storage: volumes, container file systems and logs.
 func (k *Kubelet) limitStorage(ctx context.Context) {
-	// The runtime asks every container for its statistics: it is asked once, and only where a pod has a limit.
+	// Statistics are expensive, because the runtime collects them for every container. Ask once, and only if a pod has
+	// a limit.
 	layers := sync.OnceValues(func() (map[types.UID]map[string]int64, error) {
 		layers, err := k.layers(ctx)
 		if err != nil {

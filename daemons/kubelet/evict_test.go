@@ -14,13 +14,13 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-// fullBy is a machine whose disk is full as long as the runtime has a container of a pod.
+// fullBy is a machine whose disk is full while the runtime has a container of a pod.
 type fullBy struct {
 	hollowMachine
 	pod   string
-	told  atomic.Bool  // what the pod has written is more than the disk has
-	slow  atomic.Bool  // the disk stays full when the container is gone
-	looks atomic.Int32 // how often the disk was looked at
+	told  atomic.Bool  // the pod's data exceeds the disk
+	slow  atomic.Bool  // the disk stays full after the container was removed
+	looks atomic.Int32 // number of disk checks
 }
 
 func (m *fullBy) Disk() (Disk, error) {
@@ -33,7 +33,7 @@ func (m *fullBy) Disk() (Disk, error) {
 }
 
 func (m *fullBy) has() bool {
-	list, _ := m.runtime.ListContainers(context.Background(), nil) // it is in memory
+	list, _ := m.runtime.ListContainers(context.Background(), nil) // the runtime is in memory and returns no error
 	for _, c := range list {
 		if c.Labels["io.kubernetes.pod.name"] == m.pod {
 			return true
@@ -42,7 +42,7 @@ func (m *fullBy) has() bool {
 	return false
 }
 
-// full is a node with a pod that fills its disk and another, which is worth less.
+// full returns a node with a pod that fills the disk, and another pod with lower priority.
 func full(t *testing.T, filling *corev1.Pod) (n *node, m *fullBy) {
 	n = newNode(t)
 	m = &fullBy{
@@ -68,8 +68,7 @@ func (n *node) stays(name string) {
 	}
 }
 
-// What a pod has written into its containers' own file systems is there as long as they are. Those of one that was
-// evicted go, so that it is the only one: nobody else has to go for what it has written.
+// The containers of an evicted pod are removed with their data, so that no other pod is evicted for that data.
 func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
@@ -84,7 +83,7 @@ func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
 	n.stays("web")
 }
 
-// The runtime frees what containers have written some time after it has removed them.
+// The runtime frees the data of containers some time after it has removed them.
 func TestNoOtherPodGoesWhileTheRuntimeFreesTheDisk(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
@@ -146,7 +145,7 @@ func TestMemoryIsNotWaitedForWhileTheDiskIsFreed(t *testing.T) {
 	}
 }
 
-// Nor has anybody to go for what a pod has left that has come to its end.
+// The data of ended pods is removed before any pod is evicted.
 func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
 	job := simplePod("job")
 	job.Spec.RestartPolicy = corev1.RestartPolicyNever
@@ -162,7 +161,7 @@ func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
 	n.stays("web")
 }
 
-// Without critical pods a node or the cluster does not work: they are not evicted, however much they use.
+// A node or the cluster needs critical pods to work. They are not evicted, however much they use.
 func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
 	agent, priority := simplePod("agent"), int32(2000001000)
 	agent.Spec.Priority = &priority
@@ -185,8 +184,7 @@ func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
 	}
 }
 
-// A node that is short of something does not begin what it would have to evict next, as pods of DaemonSets, which
-// tolerate its taints.
+// A node under pressure rejects pods that it would evict next, such as pods of DaemonSets, which tolerate its taints.
 func TestANodeThatIsShortTurnsPodsAwayS26(t *testing.T) {
 	critical := int32(2000000000)
 	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}

@@ -8,9 +8,9 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// handlers are the runtime's handlers with what pods can have of each, as a node's status has them. No pod has a user
-// namespace, whatever the runtime can: the kubelet refuses those that want one. Their order is that of their names:
-// runtimes keep none. Nil says that the runtime tells of none.
+// handlers returns the runtime's handlers and their features for the node status, sorted by name because runtimes do
+// not keep an order. It returns nil if the runtime reports no handlers. User namespaces are always reported as
+// unsupported, because the kubelet rejects pods that want one.
 func handlers(runtime *criapi.StatusResponse) []corev1.NodeRuntimeHandler {
 	var list []corev1.NodeRuntimeHandler
 	for _, h := range runtime.GetRuntimeHandlers() {
@@ -30,7 +30,8 @@ func handlers(runtime *criapi.StatusResponse) []corev1.NodeRuntimeHandler {
 	return list
 }
 
-// features is what the runtime can do with any handler. Nil says that it does not tell.
+// features returns the features of the runtime that do not depend on a handler. It returns nil if the runtime does not
+// report features.
 func features(runtime *criapi.StatusResponse) *corev1.NodeFeatures {
 	if runtime.GetFeatures() == nil {
 		return nil

@@ -37,7 +37,7 @@ func TestANodeSaysWhatItsRuntimeCanDo(t *testing.T) {
 	}
 }
 
-// While the runtime does not answer, its node can what it could: nobody concludes from silence that a feature is gone.
+// The reported features stay while the runtime does not respond.
 func TestWhatTheRuntimeCanDoStaysWhileItIsSilent(t *testing.T) {
 	n := newNode(t)
 	k := n.built()

@@ -27,12 +27,12 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// gate lets in whoever the API server says may: by a client certificate of the
-// cluster's CA or a token, and then by the node's subresource that a path stands for.
+// gate authenticates and authorizes requests to the kubelet's server. It authenticates by a client certificate of the
+// cluster's CA or by a token. It authorizes against the subresource of the node that belongs to the path.
 type gate struct {
 	k   *Kubelet
 	cas *run.Authorities
-	// revoked certificates are nobody's.
+	// revoked certificates do not authenticate.
 	revoked *run.Revoked
 	mu      sync.Mutex
 	said    map[question]verdict
@@ -52,7 +52,8 @@ type verdict struct {
 	until time.Time
 }
 
-// How long answers of the API server are kept, and how many.
+// These limits apply to the cache of API server responses: how long allowed requests, denied requests and tokens are
+// cached, and how many entries the cache holds.
 const (
 	yesTime    = 5 * time.Minute
 	noTime     = 30 * time.Second
@@ -116,7 +117,8 @@ func (g *gate) guard(next http.Handler) http.Handler {
 	})
 }
 
-// while ends what was asked, a stream perhaps, when the certificate that it was asked with is revoked.
+// while returns a context for a request that ends when the request's client certificate is revoked. Streams, for
+// example, end then.
 func (g *gate) while(r *http.Request) (context.Context, context.CancelFunc) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 || g.revoked == nil {
 		return r.Context(), func() {}
@@ -180,7 +182,7 @@ func (g *gate) review(ctx context.Context, token string) (authenticationv1.UserI
 	return review.Status.User, nil
 }
 
-// attributes returns the verb and the subresource of nodes that a request needs.
+// attributes returns the verb and the subresource of nodes that a request must be authorized for.
 func attributes(r *http.Request) (verb, subresource string) {
 	switch r.Method {
 	case http.MethodPost:
@@ -198,7 +200,7 @@ func attributes(r *http.Request) (verb, subresource string) {
 	is := func(prefix string) bool { return path == prefix || strings.HasPrefix(path, prefix+"/") }
 	switch {
 	case is("/exec"), is("/attach"), is("/portForward"), is("/run"):
-		// A WebSocket begins with a GET: who may only read is not to run anything by it.
+		// A WebSocket starts with a GET request. A client that may only get must not run commands through it.
 		return "create", "proxy"
 	case is("/stats"):
 		return verb, "stats"
@@ -257,7 +259,7 @@ func (g *gate) allowed(r *http.Request, user authenticationv1.UserInfo) (bool, e
 	}
 	ok, err := ask(subresource)
 	if err == nil && !ok && slices.Contains([]string{"healthz", "pods", "configz", "statusz", "flagz"}, subresource) {
-		ok, err = ask("proxy") // the coarser right, which older roles have
+		ok, err = ask("proxy") // older roles grant the coarser permission
 	}
 	if err != nil {
 		return false, err
@@ -286,7 +288,7 @@ func (g *gate) keep(id question, v verdict) {
 	g.said[id] = v
 }
 
-// keyPair is a certificate that is read again when its file is a newer one.
+// keyPair is a certificate that is reloaded when its file has changed.
 type keyPair struct {
 	cert, key string
 	mu        sync.Mutex
@@ -307,7 +309,7 @@ func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	pair, err2 := tls.LoadX509KeyPair(p.cert, p.key)
 	if err := errors.Join(err, err2); err != nil {
 		if p.pair != nil {
-			return p.pair, nil // half written: the old one serves meanwhile
+			return p.pair, nil // the file is probably being written; serve the old certificate meanwhile
 		}
 		return nil, fmt.Errorf("read the serving certificate: %w", err)
 	}
@@ -315,7 +317,7 @@ func (p *keyPair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return p.pair, nil
 }
 
-// selfSigned makes a certificate for a node that was given none.
+// selfSigned creates a self-signed certificate for a node that has no configured certificate.
 func (p *keyPair) selfSigned(name string, ips []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,8 +13,10 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-// S23: which right on a node a path stands for. Who may only read runs nothing, whatever method a WebSocket begins
-// with.
+// Each path requires its permission on the node. A client that may only get cannot run commands, not even with a
+// WebSocket, which starts with GET.
+//
+// Proves S23.
 func TestPathsOfTheKubeletStandForRights(t *testing.T) {
 	for _, c := range []struct{ method, path, want string }{
 		{"GET", "/metrics", "get metrics"},
@@ -58,7 +60,7 @@ func newTestGate(t *testing.T, resource string, answer func(apiruntime.Object)) 
 	return g
 }
 
-// Any client that reaches the port can send tokens as long as a header.
+// Unauthenticated clients can send tokens as long as a header.
 func TestTokensOfStrangersTakeNoMemory(t *testing.T) {
 	g := newTestGate(t, "tokenreviews", func(apiruntime.Object) {})
 	long := strings.Repeat("x", 60<<10)

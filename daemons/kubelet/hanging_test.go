@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// claiming is a pod with the volume of a claim.
+// claiming returns a pod with a volume of a claim.
 func claiming(name, claim string) *corev1.Pod {
 	p := simplePod(name)
 	p.Spec.Volumes = []corev1.Volume{{Name: "data",
@@ -68,7 +68,7 @@ func TestAHungVolumeHoldsUpNoFigures(t *testing.T) {
 	c.mu.Unlock()
 }
 
-// stuck is a Mounter for which the volumes in memory of a pod hang, and its unmounting.
+// stuck is a Mounter whose tmpfs mounts and unmounts hang.
 type stuck struct {
 	volume.Plain
 	mount, unmount chan struct{}

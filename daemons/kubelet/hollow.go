@@ -11,7 +11,8 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// hollowMachine adds what the containers on it use, and a disk, whose type is this package's.
+// hollowMachine extends hollow.Machine with the resource usage of its containers. It also implements Disk, whose result
+// type belongs to this package.
 type hollowMachine struct {
 	hollow.Machine
 	runtime *hollow.Runtime
@@ -34,9 +35,8 @@ func (hollowMachine) Disk() (Disk, error) {
 	return Disk{Available: 100 << 30, Capacity: 100 << 30, InodesFree: 1 << 22, InodeCount: 1 << 22}, nil
 }
 
-// Hollow returns the options of a node that only pretends: nothing runs, nothing
-// is mounted, no root is needed. pods is the network that its pods' addresses are from.
-// The directories of cfg.RootDir and logRoot are used for files.
+// Hollow returns the options of a simulated node: no containers run, nothing is mounted, and no root privileges are
+// needed. The addresses of its pods come from the network pods. It writes files below cfg.RootDir and logRoot.
 func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot string) Options {
 	runtime := &hollow.Runtime{Pods: pods}
 	return Options{
@@ -49,9 +49,9 @@ func Hollow(name string, cores int, memory int64, pods netip.Prefix, logRoot str
 	}
 }
 
-// finite says whether a container of a pod of this node is to come to its end by itself: what others wait for, as an
-// init container or all of a pod that is not started again. A sidecar or an ephemeral container runs until it is
-// stopped.
+// finite reports whether a container of a simulated pod should exit by itself. Init containers and the containers of
+// pods that are not restarted do, because others wait for their exit. Sidecars and ephemeral containers run until they
+// are stopped.
 func (k *Kubelet) finite(uid, name string) bool {
 	k.mu.Lock()
 	w := k.workers[types.UID(uid)]

@@ -11,7 +11,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 )
 
-// hooked is a runtime in which commands take until they are let go.
+// hooked is a runtime in which commands run until end is signalled.
 type hooked struct {
 	*hollowRuntime
 	begun, end chan struct{}

@@ -14,7 +14,7 @@ func TestAPodHasItsNameAndDomainOnce(t *testing.T) {
 	long := strings.Repeat("long", 10)
 	for name, row := range map[string]struct {
 		change       func(*corev1.PodSpec)
-		kernel, file string // of the sandbox, and in /etc/hosts
+		kernel, file string // host name of the sandbox, and line in /etc/hosts
 		fails        string
 	}{
 		"plain":      {func(*corev1.PodSpec) {}, "web", "web", ""},

@@ -9,16 +9,17 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 )
 
-// chore is one thing that the kubelet looks after now and then for the node as a whole. Each has a loop of its own:
-// what hangs in one, an unmount of a file server that is gone perhaps, holds up no other.
+// chore is a periodic task for the whole node. Each chore has its own loop, so that a chore that hangs does not delay
+// the others. An unmount from a dead file server can hang, for example.
 type chore struct {
 	name     string
 	every    time.Duration
-	deadline time.Duration // for what listens to its context
+	deadline time.Duration // cancels the context; a chore that ignores the context runs on
 	do       func(context.Context)
 }
 
-// housekeeping is what no single pod does: what was left behind, shortage, logs that grow, images that nobody uses.
+// housekeeping returns the chores of the node: eviction, log rotation, and removal of orphans and unused images, among
+// others.
 func (k *Kubelet) housekeeping() []chore {
 	unused := map[string]time.Time{}
 	suspects := map[string]bool{}
@@ -43,7 +44,8 @@ func (k *Kubelet) housekeeping() []chore {
 	}
 }
 
-// housekeep has all chores done until ctx ends. What hangs in the kernel then is left behind: nothing can end it.
+// housekeep runs all chores until ctx ends. A chore that hangs in the kernel is left running, because it cannot be
+// stopped.
 func (k *Kubelet) housekeep(ctx context.Context) {
 	select {
 	case <-k.synced:
@@ -56,8 +58,8 @@ func (k *Kubelet) housekeep(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// keepDoing does a chore at once and then every so often, one at a time. Between times no goroutine waits: where many
-// nodes only pretend there would be thousands.
+// keepDoing runs a chore at once and then at every interval, one run at a time. No goroutine waits between runs,
+// because a process with many simulated nodes would otherwise have thousands of them.
 func (k *Kubelet) keepDoing(ctx context.Context, c chore) {
 	if ctx.Err() != nil {
 		return

@@ -22,7 +22,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// built is the kubelet of a node under test, before it runs.
+// built returns the kubelet of a node under test without running it.
 func (n *node) built() *Kubelet {
 	n.t.Helper()
 	k, err := build(n.cfg, n.file, run.NewEnv(slog.New(slog.NewTextHandler(testOutput{n.t}, nil))), n.options)
@@ -32,7 +32,7 @@ func (n *node) built() *Kubelet {
 	return k
 }
 
-// runs has a kubelet run until the test ends.
+// runs runs a kubelet until the test ends.
 func (n *node) runs(k *Kubelet) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -45,7 +45,7 @@ func (n *node) runs(k *Kubelet) {
 	})
 }
 
-// sandboxOf is the configuration of a pod's first sandbox.
+// sandboxOf returns the configuration of a pod's first sandbox.
 func (n *node) sandboxOf(k *Kubelet, p *corev1.Pod) *criapi.PodSandboxConfig {
 	n.t.Helper()
 	box, err := (&worker{k: k}).sandboxConfig(p, 0)
@@ -55,7 +55,7 @@ func (n *node) sandboxOf(k *Kubelet, p *corev1.Pod) *criapi.PodSandboxConfig {
 	return box
 }
 
-// hangs is a Mounter for which the volumes of one pod are on a file server that is gone.
+// hangs is a Mounter on which the volumes of one pod hang, as with a dead file server.
 type hangs struct {
 	volume.Plain
 	pod     string
@@ -71,7 +71,7 @@ func (h *hangs) UnmountAll(dir string) error {
 	return nil
 }
 
-// shortOf is a machine that is short of memory when told so.
+// shortOf is a machine that is short of memory if memory is set.
 type shortOf struct {
 	hollowMachine
 	memory atomic.Bool
@@ -115,7 +115,7 @@ func TestHungUnmountStopsNeitherEvictionNorCleaningS23S26(t *testing.T) {
 	}
 }
 
-// What pods use decides which of them is evicted: while the runtime does not tell, none is.
+// The choice of the pod to evict depends on the pods' usage. While the runtime does not report it, no pod is evicted.
 func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUseS26(t *testing.T) {
 	n := newNode(t)
 	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
@@ -151,7 +151,7 @@ func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUseS26(t *testing.T) {
 	}
 }
 
-// listing are control groups of which a pod's are listed at the moment at which it begins.
+// listing is a Cgroups whose Pods lists the cgroup of a pod just before the pod starts.
 type listing struct {
 	hollow.Cgroups
 	begin   func()
@@ -218,7 +218,7 @@ func TestOrphanedSandboxIsFoundWhileTheKubeletRunsS05(t *testing.T) {
 	}
 }
 
-// Until all sources of pods have been read, that nobody knows a pod says nothing.
+// Before all sources of pods have been read, an unknown pod is not an orphan.
 func TestNothingIsCleanedBeforeAllPodsAreKnownS05(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
@@ -298,7 +298,7 @@ func TestPodThatCannotRunHereIsRefusedWithAnEventS23(t *testing.T) {
 	}
 }
 
-// weighed are control groups that keep what the burstable pods were last given as a class.
+// weighed is a Cgroups that records the last CPU shares of the Burstable class.
 type weighed struct {
 	hollow.Cgroups
 	shares atomic.Int64

@@ -8,9 +8,9 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// collectImages removes images that no container uses, those unused for longest
-// first, while the disk is fuller than it should be. Without a memory of when each was
-// last used (unused nil), all unused ones may go. It reports whether any was removed.
+// collectImages removes images that no container uses while the disk is fuller than configured, longest unused first.
+// unused records since when each image is unused. If unused is nil, all unused images can be removed. It reports
+// whether any image was removed.
 func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time) (removed bool) {
 	full := func() int64 {
 		d, err := k.machine.Disk()
@@ -81,7 +81,7 @@ func (k *Kubelet) collectImages(ctx context.Context, unused map[string]time.Time
 	return removed
 }
 
-// imageID returns what tells the id of an image of the node, empty when it does not have it.
+// imageID returns a function that looks up the id of an image. The id is empty if the node does not have the image.
 func (k *Kubelet) imageID(ctx context.Context) func(name string) (string, error) {
 	return func(name string) (string, error) {
 		have, err := k.runtime.ImageStatus(ctx, name)
@@ -89,7 +89,7 @@ func (k *Kubelet) imageID(ctx context.Context) func(name string) (string, error)
 	}
 }
 
-// pruneRecords removes the records of images that are gone.
+// pruneRecords removes the pull records of images that are gone.
 func (k *Kubelet) pruneRecords(ctx context.Context, images []*criapi.Image) {
 	refs := map[string]bool{}
 	for _, i := range images {
@@ -104,8 +104,8 @@ func (k *Kubelet) pruneRecords(ctx context.Context, images []*criapi.Image) {
 	}
 }
 
-// volumeImages returns the images that pods of this node mount as volumes: the runtime does not count them among its
-// containers'.
+// volumeImages returns the images that pods of this node mount as volumes. The runtime does not report them as used by
+// a container.
 func (k *Kubelet) volumeImages() map[string]bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

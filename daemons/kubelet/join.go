@@ -22,14 +22,14 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Join sees to it that the node's kubeconfig has a client certificate that is good for a while. Where it has none, or
-// one that has ended, one is asked for with the bootstrap kubeconfig, which has a token; where it is due, with itself.
-// It waits until somebody approves of that.
+// Join ensures that the node's kubeconfig has a client certificate that is valid for some time. If there is none, or it
+// has expired, Join requests one with the bootstrap kubeconfig, which has a token. If it is due for renewal, Join
+// requests one with the kubeconfig itself. It waits until the request is approved and signed.
 func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	due, end, err := lifetime(cfg.Kubeconfig)
 	now := time.Now()
 	if err != nil && cfg.BootstrapKubeconfig == "" || err == nil && now.Before(due) {
-		return nil // whoever uses it says what is wrong with it
+		return nil // the user of the kubeconfig reports what is wrong with it
 	}
 	with := cfg.Kubeconfig
 	if err != nil || !now.Before(end) {
@@ -61,7 +61,7 @@ func Join(ctx context.Context, cfg config.Kubelet, log *slog.Logger) error {
 	return writeCredentials(cfg.Kubeconfig, with, "system:node:"+node, pair)
 }
 
-// Ask returns a new key of a node with a client certificate that the cluster signs.
+// Ask creates a key for a node and requests a client certificate for it. It returns both when the cluster has signed.
 func Ask(ctx context.Context, api kubernetes.Interface, node string, log *slog.Logger) (certs.Pair, error) {
 	return signing{api: api, log: log, signer: certificatesv1.KubeAPIServerClientKubeletSignerName,
 		wanted: x509.CertificateRequest{Subject: nodeSubject(node)},
@@ -76,7 +76,8 @@ func nodeSubject(node string) pkix.Name {
 	return pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}
 }
 
-// lifetime returns when the client certificate in a kubeconfig is due, at four fifths of its life, and when it ends.
+// lifetime returns when the client certificate in a kubeconfig is due for renewal, at four fifths of its lifetime, and
+// when it expires.
 func lifetime(kubeconfig string) (due, end time.Time, err error) {
 	text, err := os.ReadFile(kubeconfig)
 	if err != nil {
@@ -97,7 +98,8 @@ func lifetime(kubeconfig string) (due, end time.Time, err error) {
 	return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) * 4 / 5), cert.NotAfter, nil
 }
 
-// writeCredentials replaces a kubeconfig with one for the cluster that another has, in one move.
+// writeCredentials atomically replaces the kubeconfig at path. It takes the cluster from the kubeconfig at from, and
+// the user's credentials from pair.
 func writeCredentials(path, from, user string, pair certs.Pair) error {
 	given, err := clientcmd.LoadFromFile(from)
 	if err != nil {
@@ -135,12 +137,13 @@ func writeCredentials(path, from, user string, pair certs.Pair) error {
 	return nil
 }
 
-// errDue ends the kubelet, which is started anew and renews its certificate then: pods go on meanwhile.
+// errDue stops the kubelet so that it is restarted. It renews its certificate at the start, and pods keep running
+// meanwhile.
 var errDue = errors.New(
 	"the node's client certificate is due: the kubelet is to be started anew, and renews it at its start",
 )
 
-// awaitDue returns errDue when the client certificate is due.
+// awaitDue waits until the client certificate is due for renewal and returns errDue.
 func (k *Kubelet) awaitDue(ctx context.Context) error {
 	due, _, err := lifetime(k.cfg.Kubeconfig)
 	if err != nil {

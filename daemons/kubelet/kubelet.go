@@ -1,7 +1,7 @@
-// Package kubelet runs the pods of one node: it takes them from the API and from a
-// directory of manifests, gives each a worker that takes one step after the other
-// (daemons/kubelet/pod decides which), and reports on pods and node. Everything that it
-// knows of the cluster, it knows from the API; what runs, it asks the runtime.
+// Package kubelet runs the pods of one node. It takes pods from the API and from a directory of manifests. It gives
+// each pod a worker that takes one step after the other; daemons/kubelet/pod decides on the steps. It reports the
+// status of the pods and of the node. The API is its only source for the state of the cluster, and the container
+// runtime its only source for the state of containers.
 package kubelet
 
 import (
@@ -41,7 +41,7 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-// Cgroups are the control groups of pods; *cgroup.Manager is the real one.
+// Cgroups manages the control groups of pods. *cgroup.Manager is the real implementation.
 type Cgroups interface {
 	Setup(all cgroup.Limits) error
 	Burstable(shares int64) error
@@ -53,29 +53,31 @@ type Cgroups interface {
 	Unified() bool
 }
 
-// Options replace the kubelet's edges towards its machine. Zero fields mean the
-// real ones; a node that only pretends (package hollow) sets them all.
+// Options replaces the kubelet's interfaces to its machine. A zero field means the real one. A simulated node (package
+// hollow) sets all of them.
 type Options struct {
-	API     *rest.Config         // how to reach the API; nil reads the kubeconfig
-	Client  kubernetes.Interface // instead of a client made from API
+	API     *rest.Config         // connection to the API; nil reads the kubeconfig
+	Client  kubernetes.Interface // overrides the client made from API
 	Runtime cri.Service          // nil dials the configured endpoint
-	Mounter volume.Mounter       // nil is the kernel
-	Cgroups Cgroups              // nil is the kernel's
+	Mounter volume.Mounter       // nil uses the kernel
+	Cgroups Cgroups              // nil uses the kernel
 	Machine Machine              // nil measures this machine
 	LogRoot string               // directory of pods' logs; cri.LogRoot when empty
 	// NoServer leaves out the HTTPS server and /healthz.
 	NoServer bool
-	// Watches are shared with other kubelets of this process; nil means that this one has its own.
+	// Watches are shared with other kubelets of this process. Nil means that this kubelet opens its own.
 	Watches *Watches
-	// Events is likewise shared, and records what is told to it; nil means that this kubelet records its own.
+	// Events is shared with other kubelets of this process, and its owner sends the events to the API. Nil means that
+	// this kubelet sends its own.
 	Events record.EventBroadcaster
-	// NoLease leaves out the node's lease: whoever runs the kubelet vouches for the node.
+	// NoLease leaves out the node's lease. The process that runs the kubelet vouches for the node instead.
 	NoLease bool
-	// Pretended containers have nothing that listens: probes and hooks that would ask at their address succeed unasked.
+	// Pretended means that containers are simulated and nothing listens in them. Probes and hooks that would connect to
+	// them succeed at once.
 	Pretended bool
 }
 
-// Kubelet is one node's agent.
+// Kubelet is the agent of one node.
 type Kubelet struct {
 	cfg  config.Kubelet
 	file config.KubeletFile
@@ -86,62 +88,63 @@ type Kubelet struct {
 	client   kubernetes.Interface
 	api      *rest.Config
 	runtime  cri.Service
-	engine   string // the runtime's name, as in containerd://ID
+	engine   string // name of the runtime, as in containerd://ID
 	cgroups  Cgroups
 	machine  Machine
 	volumes  *volume.Manager
-	uses     claimUses     // of volumes
-	patience time.Duration // with volumes, before it is reported that they hang
+	uses     claimUses     // disk usage of the volumes of claims
+	patience time.Duration // how long volume operations may take before they are reported as hanging
 	objects  *objects
 	devices  *device.Manager
-	drivers  *device.Registry // nil on nodes that pretend
+	drivers  *device.Registry // nil on simulated nodes
 	status   *statuses
 	events   record.EventRecorder
 	resolve  cri.Resolver
 	logRoot  string
 	pulls    *puller
-	records  *image.Records   // the credentials with which images were pulled
+	records  *image.Records   // records which credentials pulled which images
 	users    *credential.Node // registry credentials for all pods
 	metrics  *metrics
 
 	watches *Watches
 	mirrors *mirrors
-	synced  chan struct{} // closed when the API's pods are known
+	synced  chan struct{} // closed when the pods of the API have been listed
 
 	mu      sync.Mutex
-	ctx     context.Context // of the workers, while Run runs
+	ctx     context.Context // context of the workers while Run runs
 	workers map[types.UID]*worker
 	wg      sync.WaitGroup
-	node    *corev1.Node // as last seen or written
+	node    *corev1.Node // as last read or written
 
-	cordoned bool // told last; of who keeps the node's status
+	cordoned bool // last state of spec.unschedulable that an event reported; owned by the node status loop
 
 	shortages shortages
-	freeing   reclaim // of the eviction chore
-	pretended bool    // containers are only pretended, see Options
-	unleased  bool    // the node has no lease, see Options
+	freeing   reclaim // owned by the eviction chore
+	pretended bool    // containers are simulated, see Options
+	unleased  bool    // the node has no lease, see Options.NoLease
 
-	listed           lockWatch // watches mu, for health checks
+	listed           lockWatch // observes mu for health checks
 	chores           []chore
-	manifestsMissing atomic.Bool     // there is no such directory, and no record of what was in it
-	spared           map[string]bool // uids of static pods that run and may be wanted all the same
-	reading          sync.Mutex      // of the directory of static pods, one at a time
-	manifestsRead    atomic.Bool     // which static pods there are is known
-	sharing          sync.Mutex      // one writes the burstable pods' shares at a time
-	protected        *[2]int64       // memory of guaranteed and burstable pods, as last written; under sharing
-	tearing          sync.Map        // uids of pods whose volumes are being removed
-	unboundedOnce    sync.Once       // volumes without bounds are told of
+	manifestsMissing atomic.Bool     // neither the manifest directory nor a record of its contents exists
+	spared           map[string]bool // UIDs of running static pods that are kept because their manifests may return
+	reading          sync.Mutex      // serializes reads of the manifest directory
+	manifestsRead    atomic.Bool     // the set of static pods is known
+	sharing          sync.Mutex      // serializes writes of the CPU shares of burstable pods
+	// protected is the memory of guaranteed and burstable pods in bytes, as last written. It is guarded by sharing.
+	protected     *[2]int64
+	tearing       sync.Map  // UIDs of pods whose volumes are being removed
+	unboundedOnce sync.Once // reports volumes without enforced sizes once
 }
 
-// hangTime is how long volumes may take before it is reported that they hang.
+// hangTime is how long volume operations may take before they are reported as hanging.
 const hangTime = 30 * time.Second
 
-// Run is the kubelet of this machine. It returns when ctx ends; pods go on.
+// Run runs the kubelet of this machine. It returns when ctx ends; pods keep running.
 func Run(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env) error {
 	return RunWith(ctx, cfg, file, env, Options{})
 }
 
-// RunWith is Run with other edges.
+// RunWith is Run with replaced interfaces to the machine.
 func RunWith(ctx context.Context, cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) error {
 	if o.Client == nil && o.API == nil && (cfg.BootstrapKubeconfig != "" || file.RotateCertificates) {
 		if err := Join(ctx, cfg, env.Log); err != nil {
@@ -244,7 +247,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 		Unbounded:   k.tellUnbounded,
 	}
 	if o.Pretended {
-		// One machine has many nodes that pretend, and nothing is written into their volumes.
+		// One machine hosts many simulated nodes, and nothing is written into their volumes.
 		k.volumes.Provisioned, k.volumes.Projects = filepath.Join(cfg.RootDir, "local-volumes"), nil
 	}
 	k.devices = &device.Manager{Dir: cfg.RootDir, Read: k.readClaim}
@@ -259,7 +262,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	}
 	k.status = newStatuses(k.client, env.Log)
 	if o.Pretended {
-		k.status.writers = 1 // there are other nodes that write at the same time
+		k.status.writers = 1 // other simulated nodes write at the same time
 	}
 	k.mirrors = &mirrors{
 		client: k.client,
@@ -273,7 +276,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	k.records = &image.Records{Policy: image.NewPolicy(&file),
 		Store: image.Directory(filepath.Join(cfg.RootDir, "image_manager"))}
 	if o.Pretended {
-		k.records.Store = &image.Memory{} // as its images are
+		k.records.Store = &image.Memory{} // records live in memory, as the simulated images do
 	}
 	k.users, err = credential.New(credential.Options{
 		RootDir: cfg.RootDir, Config: cfg.ImageCredentialProviderConfig, BinDir: cfg.ImageCredentialProviderBinDir,
@@ -295,7 +298,7 @@ func build(cfg config.Kubelet, file config.KubeletFile, env run.Env, o Options) 
 	return k, nil
 }
 
-// connect makes the client of the API.
+// connect creates the API clients.
 func (k *Kubelet) connect() (err error) {
 	if k.api == nil {
 		o := client.Options{
@@ -326,8 +329,8 @@ func nodeName(override string) (string, error) {
 	return strings.ToLower(strings.TrimSpace(name)), nil
 }
 
-// nodeIPs returns the given addresses or, without any, those that the name has or
-// that packets to the outside leave from.
+// nodeIPs returns the given addresses. Without any, it returns the address from which packets leave to the outside.
+// Without a route to the outside, it returns the first global unicast address of an interface. name is only for errors.
 func nodeIPs(given []string, name string) ([]string, error) {
 	if len(given) > 0 {
 		for _, ip := range given {
@@ -417,7 +420,7 @@ func (k *Kubelet) run(ctx context.Context, o Options) error {
 	return err
 }
 
-// awaitRuntime waits for the runtime's first answer.
+// awaitRuntime waits for the first response of the runtime and returns it.
 func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, error) {
 	for said := false; ; said = true {
 		v, err := k.runtime.Version(ctx)
@@ -433,7 +436,7 @@ func (k *Kubelet) awaitRuntime(ctx context.Context) (*criapi.VersionResponse, er
 	}
 }
 
-// pause waits and reports whether ctx still goes on.
+// pause waits for d. It reports false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -445,7 +448,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// nodeLabels are the labels that the API has of this node now: a volume may be reached by one that was just set.
+// nodeLabels reads the node's current labels from the API, because a volume may depend on a label that was just set.
 func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
 	node, err := k.published(ctx)
 	if err != nil {
@@ -454,7 +457,7 @@ func (k *Kubelet) nodeLabels(ctx context.Context) (map[string]string, error) {
 	return node.Labels, nil
 }
 
-// nodeFacts is what pods may know of their node.
+// nodeFacts returns the facts about the node that pods can read.
 func (k *Kubelet) nodeFacts() pod.Node {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -29,7 +29,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// node is a hollow node under test, over a client that pretends to be the API.
+// node is a hollow node under test with a fake API client.
 type node struct {
 	t       *testing.T
 	client  *fake.Clientset
@@ -45,14 +45,14 @@ func newNode(t *testing.T, objects ...runtime.Object) *node {
 	t.Helper()
 	dir := t.TempDir()
 	n := &node{t: t, client: fake.NewClientset(objects...)}
-	// The fake gives out no uids.
+	// The fake client does not assign UIDs.
 	n.client.PrependReactor("create", "*", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		if m, ok := a.(k8stesting.CreateAction).GetObject().(metav1.Object); ok && m.GetUID() == "" {
 			m.SetUID(uuid.NewUUID())
 		}
 		return false, nil, nil
 	})
-	// The fake deletes at once; the API waits for the kubelet's word.
+	// The fake client deletes at once. The API server waits for the kubelet's delete request without a grace period.
 	n.client.PrependReactor("delete", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		d := a.(k8stesting.DeleteActionImpl)
 		if s := d.DeleteOptions.GracePeriodSeconds; s != nil && *s == 0 {
@@ -101,7 +101,7 @@ func (o testOutput) Write(b []byte) (int, error) { o.t.Log(string(b)); return le
 
 var _ io.Writer = testOutput{}
 
-// until waits for a condition.
+// until waits until ok returns true.
 func (n *node) until(what string, ok func() bool) {
 	n.t.Helper()
 	deadline := time.After(15 * time.Second)
@@ -301,8 +301,9 @@ func TestStaticPodIsMirroredS23(t *testing.T) {
 	})
 }
 
-// S23: static pods go with their files. Where the files are not to be seen, or not to be read, nothing is known to be
-// gone.
+// A static pod ends when its manifest is deleted. It stays while the manifest or the directory cannot be read.
+//
+// Proves S23.
 func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
 	for name, hide := range map[string]func(n *node, path string) error{
 		"the directory is not there": func(n *node,
@@ -360,7 +361,7 @@ func TestFinishedPodStaysForItsLogS23(t *testing.T) {
 	}
 }
 
-// late is a runtime that is long in listening to its own events.
+// late is a runtime that takes long to deliver events.
 type late struct {
 	*hollow.Runtime
 	listens chan struct{}
@@ -387,7 +388,7 @@ func TestEndBeforeTheRuntimeTellsIsSeenS23(t *testing.T) {
 	n.until("the crash to be seen", func() bool { return n.pod("web").Status.ContainerStatuses[0].RestartCount == 1 })
 }
 
-// Pods at rest cost the runtime nothing: only the node's own status asks it.
+// Pods at rest cause no calls to the runtime. Only the node's status does.
 func TestIdlePodsAreNotAskedAbout(t *testing.T) {
 	n := newNode(t)
 	n.file.NodeStatusUpdateFrequency.Duration = 5 * time.Millisecond
@@ -423,7 +424,7 @@ func TestIdlePodsAreNotAskedAbout(t *testing.T) {
 	}
 }
 
-// A pod whose runtime call hangs keeps no other from running.
+// A hanging runtime call for one pod does not block other pods.
 func TestHungPodStallsNoOtherS23(t *testing.T) {
 	n := newNode(t)
 	release := make(chan struct{})
@@ -447,7 +448,7 @@ func TestHungPodStallsNoOtherS23(t *testing.T) {
 	n.until("the hung pod to go on", func() bool { return isReady(n.pod("hung")) })
 }
 
-// What others put into a node's capacity, such as the devices that they lend, is theirs.
+// Resources that other components add to a node's capacity, such as devices, stay in the status.
 func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
 	k := newNode(t).built()
 	status := k.measure(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
@@ -465,8 +466,8 @@ func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
 	}
 }
 
-// A pod that the API let go counts no more, though it still ends here; and an extended
-// resource that is not known here yet is the scheduler's to judge.
+// A pod that was deleted in the API uses no resources, even if it still terminates. An extended resource that the
+// kubelet does not know yet is left to the scheduler.
 func TestPodsThatAreGoneFromTheAPITakeNoPlaceS15(t *testing.T) {
 	n := newNode(t)
 	k := &Kubelet{machine: n.options.Machine, file: n.file, workers: map[types.UID]*worker{},

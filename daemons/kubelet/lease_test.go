@@ -17,8 +17,10 @@ func leaseAt(name string, at metav1.MicroTime) *coordinationv1.Lease {
 	}
 }
 
-// S04, S05: a node that was silent is marked as not heard of. When it is back nothing has changed
-// on it, and yet it has to say that it is ready.
+// A silent node is marked with status Unknown. When it is back, its own status has not changed, but it must report that
+// it is ready.
+//
+// Proves S04, S05.
 func TestANodeThatWasTakenForLostSaysThatItIsReady(t *testing.T) {
 	n := newNode(t)
 	n.file.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Millisecond}
@@ -46,7 +48,7 @@ func TestANodeThatWasTakenForLostSaysThatItIsReady(t *testing.T) {
 	for i := range node.Status.Conditions {
 		node.Status.Conditions[i].Status = corev1.ConditionUnknown
 	}
-	node.ResourceVersion = "1000" // as the API server counts, which the fake one does not
+	node.ResourceVersion = "1000" // the API server increments it, but the fake client does not
 	if _, err := n.client.CoreV1().Nodes().UpdateStatus(context.Background(), node,
 		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

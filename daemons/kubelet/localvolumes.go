@@ -12,9 +12,9 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// serveRemoveVolume removes the directory of a volume that was provisioned on this node, and says so when it is gone.
-// It may be asked again and again. The query says what the volume says of itself: a machine that was installed anew has
-// no notes of its own.
+// serveRemoveVolume removes the directory of a volume that was provisioned on this node, and responds when it is gone.
+// Requests can be repeated. The query carries what the volume's object records about the directory, because a
+// reinstalled machine has lost its own notes.
 func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	if err := directory.CheckName(name); err != nil {
@@ -30,7 +30,8 @@ func (k *Kubelet) serveRemoveVolume(w http.ResponseWriter, r *http.Request) {
 	)
 }
 
-// serveGrowVolume has the directory of a volume that was provisioned on this node hold as many bytes as the query says.
+// serveGrowVolume raises the size limit of the directory of a volume that was provisioned on this node. The query holds
+// the new size in bytes.
 func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	bytes, err := strconv.ParseInt(r.URL.Query().Get(directory.Size), 10, 64)
@@ -44,7 +45,8 @@ func (k *Kubelet) serveGrowVolume(w http.ResponseWriter, r *http.Request) {
 	k.answerVolume(w, name, "grow", k.volumes.GrowProvisioned(name, bytes))
 }
 
-// answerVolume says what became of a volume, so that it can be told from what somebody on the way says.
+// answerVolume responds with a Status that names the volume. The client can thereby distinguish it from responses of
+// intermediaries.
 func (k *Kubelet) answerVolume(w http.ResponseWriter, name, what string, err error) {
 	said := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},

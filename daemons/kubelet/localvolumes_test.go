@@ -25,7 +25,7 @@ func TestLocalVolumesAreRemovedOnRequest(t *testing.T) {
 		{"DELETE", "/localVolumes/PVC", http.StatusBadRequest},
 		{"DELETE", "/localVolumes/..%2F..%2Fpods", http.StatusBadRequest},
 		{"DELETE", "/localVolumes/pvc-1", http.StatusOK},
-		{"DELETE", "/localVolumes/pvc-1", http.StatusOK}, // it is gone, which is what was asked for
+		{"DELETE", "/localVolumes/pvc-1", http.StatusOK}, // repeating the request succeeds, because the volume is gone
 	} {
 		w := httptest.NewRecorder()
 		routes.ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Health checks keep coming while the kubelet hangs, and must not add goroutines.
+// Repeated health checks do not add goroutines while the kubelet hangs.
 func TestOneGoroutineWaitsForALockThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lock, w := &countedLock{}, &lockWatch{}

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openLog opens a log below the directory of all logs. A container that was given that directory, as those that collect
-// logs are, could put a link to any file of the machine in a log's place: no link on the way is followed, and only a
-// plain file is opened.
+// openLog opens a log below root, the directory of all logs. Log collectors mount that directory. One of them could
+// replace a log with a link to any file of the machine. Therefore openLog follows no links and opens only regular
+// files.
 func openLog(root, path string) (*os.File, error) {
 	rel, err := filepath.Rel(root, path)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -25,7 +25,7 @@ func openLog(root, path string) (*os.File, error) {
 	}
 	defer unix.Close(dir)
 	fd, err := unix.Openat2(dir, rel, &unix.OpenHow{
-		// Not waiting for a writer, should it be a pipe.
+		// O_NONBLOCK: if the file is a pipe, do not wait for a writer.
 		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 	})
@@ -40,8 +40,7 @@ func openLog(root, path string) (*os.File, error) {
 	return file, nil
 }
 
-// inLogs does something to what is below the directory of all logs, which a link that leads out of it cannot take
-// elsewhere.
+// inLogs calls do with a root for the directory of all logs. Links that lead out of the directory are not followed.
 func (k *Kubelet) inLogs(do func(root *os.Root) error) error {
 	if err := os.MkdirAll(k.logRoot, 0o755); err != nil {
 		return err
@@ -63,7 +62,7 @@ func (k *Kubelet) logName(path string) string {
 	return rel
 }
 
-// logParts returns the names of the files below the logs whose names begin with name, sorted.
+// logParts returns the sorted names of the files below root that start with name.
 func logParts(root *os.Root, name string) ([]string, error) {
 	dir, begin := filepath.Split(name)
 	dir = filepath.Clean(dir)

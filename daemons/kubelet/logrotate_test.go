@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// logs returns the log files of a container of a pod.
+// logs returns the log files of a pod's container.
 func (n *node) logs(pod, container string) []string {
 	n.t.Helper()
 	found, err := filepath.Glob(filepath.Join(n.options.LogRoot, "default_"+pod+"_*", container, "*"))

@@ -42,17 +42,16 @@ func parseLine(line []byte) (entryLine, error) {
 	return entryLine{at, stamp, string(stream), bytes.Equal(first, []byte("P")), text}, nil
 }
 
-// logQuery is what of a log is asked for.
+// logQuery holds the parameters of a log request.
 type logQuery struct {
 	follow, timestamps bool
 	since              time.Time
-	tail, limit        int64 // below zero: all
+	tail, limit        int64 // below zero: no limit
 	stream             string
 }
 
-// writeLog writes what is asked for of the log at path, which is below root. Following, it goes on in
-// the file's successor when it is rotated, until ended says that its container has
-// ended and all is read.
+// writeLog writes the requested part of the log at path, which is below root, to out. With follow, it continues in the
+// next file after a rotation. It stops once ended reports that the container has ended and everything is read.
 func writeLog(ctx context.Context, root, path string, q logQuery, ended func() bool, out io.Writer) error {
 	file, err := openLog(root, path)
 	if err != nil {
@@ -106,7 +105,7 @@ func writeLog(ctx context.Context, root, path string, q logQuery, ended func() b
 			next.Close()
 		}
 		if len(pending) == 0 && ended() {
-			// What was written before the end was seen is read once more.
+			// Read once more: output may have been written before the container ended and after the last read.
 			if rest, err := lines.ReadBytes('\n'); err == nil {
 				pending = append(pending, rest...)
 				if done, err := w.write(pending); done || err != nil {
@@ -132,18 +131,18 @@ func sameFile(a, b *os.File) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// logWriter writes the text of log lines, as much as is asked for.
+// logWriter writes the text of log lines, up to the requested limit.
 type logWriter struct {
 	q    logQuery
 	left int64
 	out  io.Writer
-	mid  bool // the last line written was not complete
+	mid  bool // the last line written was incomplete
 }
 
 func (w *logWriter) write(line []byte) (done bool, err error) {
 	e, err := parseLine(bytes.TrimSuffix(line, []byte{'\n'}))
 	if err != nil {
-		return false, nil // not CRI's: a line torn by a crash
+		return false, nil // not in CRI format: a line torn by a crash
 	}
 	if e.at.Before(w.q.since) || w.q.stream != "" && w.q.stream != e.stream {
 		return false, nil
@@ -172,7 +171,7 @@ func (w *logWriter) flush() {
 	}
 }
 
-// tailOffset returns where the last n lines of a file begin.
+// tailOffset returns the offset at which the last n lines of a file begin.
 func tailOffset(f *os.File, n int64) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -214,7 +213,7 @@ func (k *Kubelet) tailLog(path string, lines, limit int) string {
 	return string(b.text)
 }
 
-// lastBytes keeps the end of what is written, so that long lines take no memory.
+// lastBytes keeps only the last limit bytes that are written, so that long lines do not consume memory.
 type lastBytes struct {
 	limit int
 	text  []byte
@@ -228,8 +227,7 @@ func (l *lastBytes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// rotateLogs moves logs that have grown large out of the way, and has the runtime
-// begin new ones.
+// rotateLogs renames logs that have grown too large, and has the runtime open new ones.
 func (k *Kubelet) rotateLogs(ctx context.Context) {
 	most, err := resource.ParseQuantity(k.file.ContainerLogMaxSize)
 	if err != nil {
@@ -279,7 +277,7 @@ func (k *Kubelet) rotate(ctx context.Context, path, id string) error {
 	})
 }
 
-// latest returns a container's newest attempt of a pod, or the one before.
+// latest returns the newest attempt of a container, or the one before it if previous is set.
 func latest(containers []pod.Container, name string, previous bool) (pod.Container, bool) {
 	skip := previous
 	for _, c := range containers {

@@ -54,7 +54,7 @@ func TestLogIsWrittenAsAskedS08(t *testing.T) {
 	}
 }
 
-// growing is a buffer that can be read while it is written.
+// growing is a buffer that can be read and written concurrently.
 type growing struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -121,7 +121,7 @@ func FuzzLogLines(f *testing.F) {
 	})
 }
 
-// A container that may write where logs are puts a link in a log's place, and asks for its log.
+// A container that may write to the log directory cannot read other files by replacing a log with a link.
 func TestLogIsNoOtherFileOfTheMachineS08(t *testing.T) {
 	root := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")

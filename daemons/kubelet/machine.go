@@ -16,19 +16,19 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 )
 
-// Machine is what is measured of the machine that the node is.
+// Machine measures the machine that hosts the node.
 type Machine interface {
 	Info() corev1.NodeSystemInfo
 	CPUs() int
-	// CPU is the time of one core that has been used since the start, nanoseconds.
+	// CPU returns the CPU time used since the machine booted, in nanoseconds summed over all cores.
 	CPU() (uint64, error)
 	Memory() (available, capacity int64, err error)
-	// Disk is of the file system that pods' volumes and logs are on.
+	// Disk returns the state of the file system that holds pods' volumes and logs.
 	Disk() (Disk, error)
 	Processes() (used, capacity int64, err error)
 }
 
-// Disk is the state of a file system: bytes and inodes.
+// Disk is the state of a file system: available space in bytes and in inodes.
 type Disk struct {
 	Available, Capacity    int64
 	InodesFree, InodeCount int64
@@ -37,8 +37,8 @@ type Disk struct {
 // local is the machine that the kubelet runs on.
 type local struct {
 	root   string
-	groups *cgroup.Manager // of the pods
-	procfs string          // /proc when empty
+	groups *cgroup.Manager // cgroups of the pods
+	procfs string          // default /proc
 }
 
 // Info implements Machine.
@@ -96,8 +96,8 @@ func (l local) Disk() (Disk, error) {
 	}, nil
 }
 
-// Processes implements Machine. It returns the scarcest of process ids, kernel tasks, and the limits of the cgroups
-// that contain pods.
+// Processes implements Machine. It returns the usage and the capacity of the scarcest resource: process IDs, kernel
+// tasks, or the pids limits of the cgroups that contain pods.
 func (l local) Processes() (used, capacity int64, err error) {
 	for _, limit := range []string{"pid_max", "threads-max"} {
 		most, err := strconv.ParseInt(firstLine(filepath.Join(l.proc(), "sys/kernel", limit)), 10, 64)
@@ -108,7 +108,7 @@ func (l local) Processes() (used, capacity int64, err error) {
 			capacity = most
 		}
 	}
-	// The fourth field of loadavg is running/all tasks.
+	// The fourth field of loadavg is running/total tasks.
 	fields := strings.Fields(firstLine(filepath.Join(l.proc(), "loadavg")))
 	if len(fields) < 4 {
 		return 0, capacity, fmt.Errorf("read the number of processes: /proc/loadavg has %d fields", len(fields))
@@ -134,7 +134,7 @@ func (local) CPU() (uint64, error) {
 	var ticks uint64
 	for i, f := range fields[1:9] {
 		if i == 3 || i == 4 {
-			continue // idle, waiting for disks
+			continue // idle and iowait
 		}
 		n, err := strconv.ParseUint(f, 10, 64)
 		if err != nil {
@@ -142,6 +142,6 @@ func (local) CPU() (uint64, error) {
 		}
 		ticks += n
 	}
-	const perTick = 10_000_000 // USER_HZ is 100 on every Linux that matters here
+	const perTick = 10_000_000 // nanoseconds; USER_HZ is 100 on all supported Linux machines
 	return ticks * perTick, nil
 }

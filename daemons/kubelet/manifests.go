@@ -19,15 +19,16 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// readManifests takes in the directory of static pods as it is now. What could not be read stays as it was.
+// readManifests reads the directory of static pods and updates the static pods. A pod whose manifest cannot be read
+// stays unchanged.
 func (k *Kubelet) readManifests() error {
 	k.reading.Lock()
 	defer k.reading.Unlock()
 	was, recorded, err := k.loadRecord()
 	if err != nil {
-		return err // of pods whose names are not known nothing follows
+		return err // without the pods' names nothing can be decided
 	}
-	held := map[types.UID]bool{} // pods that run on as they are
+	held := map[types.UID]bool{} // pods that keep running unchanged
 	holdAll := func() {
 		for _, uid := range was.Pods {
 			held[uid] = true
@@ -44,7 +45,7 @@ func (k *Kubelet) readManifests() error {
 	missing := errors.Is(err, os.ErrNotExist) && !recorded
 	k.manifestsMissing.Store(missing)
 	if missing {
-		k.manifestsRead.Store(true) // static pods that run here are told by their sandboxes
+		k.manifestsRead.Store(true) // running static pods are recognized by their sandboxes
 		return nil
 	}
 	if err != nil {
@@ -65,7 +66,7 @@ func (k *Kubelet) readManifests() error {
 			if uid, known := was.Pods[path]; known {
 				now.Pods[path], held[uid] = uid, true
 			}
-			whole = whole && recorded // without a record, an earlier version of it may run
+			whole = whole && recorded // without a record, an earlier version of the pod may still run
 			continue
 		}
 		found[key(p)] = p
@@ -112,8 +113,7 @@ func isManifest(name string) bool {
 	return false
 }
 
-// replacing reports whether an earlier version of a static pod still runs: the new
-// one has to wait for its end.
+// replacing reports whether an earlier version of a static pod still runs. The new version must wait for its end.
 func (k *Kubelet) replacing(p *corev1.Pod) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,15 +125,15 @@ func (k *Kubelet) replacing(p *corev1.Pod) bool {
 	return false
 }
 
-// staticGone starts what had to wait for a static pod's end.
+// staticGone starts the version of a static pod that waited for the end of was.
 func (k *Kubelet) staticGone(was *corev1.Pod) {
 	if next := k.mirrors.wanted(key(was)); next != nil && next.UID != was.UID {
 		k.give(next)
 	}
 }
 
-// readManifest reads one static pod and makes it what the API would: defaults, a
-// name with the node's, and a uid that changes with its content.
+// readManifest reads one static pod and completes it as the API server would. It sets defaults, appends the node's name
+// to the pod's name, and derives the UID from the content.
 func readManifest(path, node string) (*corev1.Pod, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -165,7 +165,7 @@ func readManifest(path, node string) (*corev1.Pod, error) {
 	return p, nil
 }
 
-// defaults fills in what the API server would for the fields that the kubelet acts on.
+// defaults sets the defaults of the API server for the fields that the kubelet uses.
 func defaults(p *corev1.Pod) {
 	grace, links := int64(corev1.DefaultTerminationGracePeriodSeconds), true
 	spec := &p.Spec
@@ -184,7 +184,7 @@ func defaults(p *corev1.Pod) {
 	if spec.SecurityContext == nil {
 		spec.SecurityContext = &corev1.PodSecurityContext{}
 	}
-	// A static pod stays whatever the node's taints say.
+	// A static pod tolerates all NoExecute taints of the node.
 	spec.Tolerations = append(
 		spec.Tolerations,
 		corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
@@ -226,7 +226,7 @@ func defaults(p *corev1.Pod) {
 	}
 }
 
-// usualPolicy is how an image is pulled for which nothing is said.
+// usualPolicy returns the default pull policy of an image.
 func usualPolicy(image string) corev1.PullPolicy {
 	if tag := image[strings.LastIndexByte(image, '/')+1:]; !strings.ContainsAny(tag, ":@") ||
 		strings.HasSuffix(tag, ":latest") {
@@ -235,7 +235,7 @@ func usualPolicy(image string) corev1.PullPolicy {
 	return corev1.PullIfNotPresent
 }
 
-// watchManifests follows the directory of static pods, and keeps their mirrors.
+// watchManifests watches the directory of static pods and syncs their mirror pods until ctx ends.
 func (k *Kubelet) watchManifests(ctx context.Context) error {
 	var events <-chan fsnotify.Event
 	var failures <-chan error
@@ -248,16 +248,17 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 			events, failures = watch.watcher.Events, watch.watcher.Errors
 		}
 		if err != nil && !said {
-			// A machine has few watches to give, and others may have taken them all: pods matter more than promptness.
+			// inotify watches are limited, and other processes may use all of them. Running late is better than not
+			// running.
 			k.env.Log.Warn("the directory of static pods is only read now and then", "every", readEvery, "error", err)
 		}
 		said = err != nil
 	}
-	// Also where it is watched: another directory may come in its place, of which the watch says nothing.
+	// Read periodically even with a watch: if the directory is replaced by another, the watch reports nothing.
 	t := time.NewTicker(readEvery)
 	defer t.Stop()
 	look := t.C
-	// Editors write in several steps: the directory is read once they pause.
+	// Editors write in several steps, so read the directory only after a pause.
 	calm := time.NewTimer(0)
 	defer calm.Stop()
 	mirror := time.NewTicker(5 * time.Second)
@@ -274,7 +275,7 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 			k.env.Log.Warn("watch the directory of static pods", "error", err)
 			calm.Reset(time.Second)
 		case <-calm.C:
-			follow() // first, so that nothing comes between the reading and the watch
+			follow() // first, so that no change is lost between the read and the watch
 			if err := k.readManifests(); err != nil {
 				k.env.Log.Error("read static pods", "error", err)
 			}
@@ -285,16 +286,16 @@ func (k *Kubelet) watchManifests(ctx context.Context) error {
 	}
 }
 
-// readEvery is how often the directory is read where it cannot be watched.
+// readEvery is how often the directory is read without relying on a watch.
 const readEvery = 20 * time.Second
 
-// manifestWatch tells of changes of a directory, also of one that is made later or put in the place of another.
+// manifestWatch reports changes of a directory. It also notices when the directory is created later or replaced.
 type manifestWatch struct {
 	dir     string
 	watcher *fsnotify.Watcher
 }
 
-// follow watches the directory that is there now, and where there is none, the one that it would be made in.
+// follow watches the current directory. If it does not exist, follow watches the parent directory.
 func (w *manifestWatch) follow() error {
 	if w.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()
@@ -309,7 +310,7 @@ func (w *manifestWatch) follow() error {
 		return w.watcher.Add(parent)
 	}
 	if err == nil {
-		_ = w.watcher.Remove(parent) // which most often is not watched
+		_ = w.watcher.Remove(parent) // usually it is not watched, and the error does not matter
 	}
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The directory may be made after the kubelet began, and another may come in its place.
+// The manifest directory may be created after the kubelet has started, and may be replaced.
 func TestADirectoryOfStaticPodsIsWatchedWheneverItComesS23(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	w := &manifestWatch{dir: dir}

@@ -12,15 +12,15 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// metrics are the kubelet's own, under upstream's names.
+// metrics are the kubelet's own metrics, under upstream's names.
 type metrics struct {
 	startSeconds               prometheus.Histogram
 	leaseRenewals              prometheus.Counter
 	evictions                  *prometheus.CounterVec
-	clientErrors, serverErrors prometheus.Counter // of renewals of certificates
+	clientErrors, serverErrors prometheus.Counter // failed certificate renewals
 	serving                    servingCertificate
 
-	// Nil where metrics are not served.
+	// The following are nil if metrics are not served.
 	workSeconds, groupSeconds, mountSeconds *prometheus.HistogramVec
 	askSeconds, askInterval                 prometheus.Histogram
 	mountErrors                             *prometheus.CounterVec
@@ -95,7 +95,7 @@ func newMetrics(r prometheus.Registerer, served bool) *metrics {
 	return m
 }
 
-// worked takes in a step of a pod's life.
+// worked records the duration of one step of a pod's worker.
 func (m *metrics) worked(f *pod.Facts, step pod.Step, began time.Time) {
 	if m.workSeconds == nil {
 		return
@@ -112,7 +112,7 @@ func (m *metrics) worked(f *pod.Facts, step pod.Step, began time.Time) {
 	m.workSeconds.WithLabelValues(operation).Observe(time.Since(began).Seconds())
 }
 
-// asked takes in that the runtime was asked about a pod, and when it was last; zero: never.
+// asked records that the runtime was asked about a pod. last is the time of the previous request, or zero.
 func (m *metrics) asked(began, last time.Time) {
 	if m.askSeconds == nil {
 		return
@@ -123,7 +123,7 @@ func (m *metrics) asked(began, last time.Time) {
 	}
 }
 
-// mounted takes in that the volumes of a pod were set up or taken down, by the plugins that it has.
+// mounted records that the volumes of a pod were set up or torn down, once for each volume plugin of the pod.
 func (m *metrics) mounted(p *corev1.Pod, operation string, began time.Time, err error) {
 	if m.mountSeconds == nil {
 		return
@@ -146,7 +146,8 @@ func (m *metrics) mounted(p *corev1.Pod, operation string, began time.Time, err 
 	}
 }
 
-// probeCounts are the probe metrics, which are served at /metrics/probes: several series for each probed container.
+// probeCounts holds the probe metrics, which are served at /metrics/probes. There are several series for each probed
+// container.
 type probeCounts struct {
 	registry *prometheus.Registry
 	total    *prometheus.CounterVec
@@ -181,7 +182,7 @@ func (c *probeCounts) handler() http.Handler {
 	return promhttp.HandlerFor(c.registry, promhttp.HandlerOpts{})
 }
 
-// probed takes in a result of a probe.
+// probed records one result of a probe.
 func (c *probeCounts) probed(p *corev1.Pod, container, kind string, took time.Duration, err error) {
 	if c == nil {
 		return
@@ -196,7 +197,7 @@ func (c *probeCounts) probed(p *corev1.Pod, container, kind string, took time.Du
 	}
 }
 
-// forget drops the series of a pod that is gone.
+// forget deletes the series of a pod that is gone.
 func (c *probeCounts) forget(p *corev1.Pod) {
 	if c == nil {
 		return

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-// series are the values of one scrape by name and labels; of a histogram, how many values it has taken in.
+// series maps metric names to the samples of one scrape. A histogram has its count as value.
 type series map[string][]one
 
 type one struct {
@@ -27,7 +27,7 @@ type one struct {
 	value  float64
 }
 
-// scrape asks a path of a kubelet's for its metrics.
+// scrape requests the metrics at a path of the kubelet.
 func scrape(t *testing.T, k *Kubelet, path string) series {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -66,7 +66,7 @@ func scrape(t *testing.T, k *Kubelet, path string) series {
 	}
 }
 
-// of returns the value of a series that has these labels among its own. NaN: there is none.
+// of returns the value of the series with the given labels, or NaN if there is none.
 func (s series) of(name string, labels ...string) float64 {
 	for _, o := range s[name] {
 		fits := true
@@ -80,7 +80,7 @@ func (s series) of(name string, labels ...string) float64 {
 	return math.NaN()
 }
 
-// scraped is a kubelet whose metrics are served, with a pod that is ready.
+// scraped returns a kubelet with metrics and a ready pod.
 func scraped(t *testing.T) (*node, *Kubelet) {
 	n := newNode(t)
 	return n, n.scraped()
@@ -173,7 +173,7 @@ func TestMetricsOfProbesGoWithTheirPod(t *testing.T) {
 	}
 }
 
-// A runtime that measures nothing says what pods use, of which the metrics that most rules read are made.
+// If the runtime has no metrics, the kubelet computes the most important ones from pod statistics.
 func TestContainersHaveMetricsWhateverTheRuntime(t *testing.T) {
 	_, k := scraped(t)
 	s := scrape(t, k, "/metrics/cadvisor")
@@ -195,7 +195,7 @@ func TestContainersHaveMetricsWhateverTheRuntime(t *testing.T) {
 	}
 }
 
-// measuring is a runtime that measures its containers.
+// measuring is a runtime with container metrics.
 type measuring struct{ *hollow.Runtime }
 
 func (r measuring) PodMetrics(ctx context.Context) ([]*criapi.MetricDescriptor, []*criapi.PodSandboxMetrics, error) {
@@ -252,7 +252,7 @@ func TestContainersHaveTheMetricsThatTheirRuntimeMeasures(t *testing.T) {
 	if s.of(receivedName, "interface", "eth0") != 5 || s.of(receivedName, "interface", "net1") != 6 {
 		t.Errorf("received: %v", s[receivedName])
 	}
-	// Whole seconds are too coarse for rates of CPU: those are the kubelet's own.
+	// The kubelet computes CPU time itself, because whole seconds are too coarse for rates.
 	if got := s.of(cpuName, "container", "main"); !(got < 1<<30) {
 		t.Errorf("CPU time is %v", got)
 	}
@@ -265,7 +265,7 @@ func TestContainersHaveTheMetricsThatTheirRuntimeMeasures(t *testing.T) {
 	}
 }
 
-// A process may have thousands of nodes that pretend, whose metrics nobody sees.
+// A process may have thousands of simulated nodes, whose metrics are not served.
 func TestNodesThatPretendKeepFewMetrics(t *testing.T) {
 	n := newNode(t)
 	k := n.built()

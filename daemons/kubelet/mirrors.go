@@ -15,33 +15,33 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// mirrors keeps a pod in the API for every static one, so that it can be seen there.
+// mirrors maintains a mirror pod in the API for every static pod, so that API clients can see it.
 type mirrors struct {
 	client kubernetes.Interface
 	log    *slog.Logger
 
 	mu     sync.Mutex
 	static map[string]*corev1.Pod // by namespace/name
-	seen   map[string]*corev1.Pod // the API's mirrors
-	held   map[types.UID]bool     // static pods that run on although their manifests cannot be read
+	seen   map[string]*corev1.Pod // mirror pods seen in the API, by namespace/name
+	held   map[types.UID]bool     // static pods that keep running although their manifests cannot be read
 }
 
-// hold takes in which static pods run on although their manifests cannot be read.
+// hold sets the static pods that keep running although their manifests cannot be read.
 func (m *mirrors) hold(held map[types.UID]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.held = maps.Clone(held)
 }
 
-// holding returns the pods that are held.
+// holding returns the held pods.
 func (m *mirrors) holding() map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.held)
 }
 
-// replace takes in the static pods that there are, and returns those that are gone
-// or of which there is another version. What is held stays although it is missing.
+// replace sets the current static pods. It returns the pods that are gone or have a new version. A held pod stays even
+// if found lacks it.
 func (m *mirrors) replace(found map[string]*corev1.Pod, held map[types.UID]bool) (gone []*corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,7 +56,7 @@ func (m *mirrors) replace(found map[string]*corev1.Pod, held map[types.UID]bool)
 	return gone
 }
 
-// of returns the mirror of a static pod, or nil while there is none of its version.
+// of returns the mirror of this version of a static pod, or nil if there is none.
 func (m *mirrors) of(p *corev1.Pod) *corev1.Pod {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *mirrors) lostMirror(p *corev1.Pod) {
 	}
 }
 
-// sync makes the API's mirrors what the static pods are.
+// sync creates and deletes mirror pods in the API until they match the static pods.
 func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 	m.mu.Lock()
 	var create, remove []*corev1.Pod
@@ -131,12 +131,12 @@ func (m *mirrors) sync(ctx context.Context, node *metav1.OwnerReference) {
 	}
 }
 
-// wakeStatic has the status of a static pod written to the mirror that was seen.
+// wakeStatic wakes the worker of a static pod to write its status to the mirror pod that was just seen.
 func (k *Kubelet) wakeStatic(mirror *corev1.Pod) {
 	k.poke(mirror.Annotations[pod.MirrorAnnotation])
 }
 
-// nodeRef owns mirror pods; nil until the node is registered.
+// nodeRef returns an owner reference to the node for mirror pods. It returns nil until the node is registered.
 func (k *Kubelet) nodeRef() *metav1.OwnerReference {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nodeEvent is what is told of a node.
+// nodeEvent is an event about the node.
 type nodeEvent struct{ kind, reason, message string }
 
-// pressureReasons are what is told when a pressure begins and when it is over, or was not known before, in the order of
-// the conditions.
+// pressureReasons are the reasons of the events that report that a pressure starts, ends or was not known before. They
+// are in the order of the conditions.
 var pressureReasons = []struct {
 	condition    corev1.NodeConditionType
 	begins, over string
@@ -21,8 +21,8 @@ var pressureReasons = []struct {
 	{corev1.NodePIDPressure, "NodeHasInsufficientPID", "NodeHasSufficientPID"},
 }
 
-// nodeEvents are what has changed in a node's status that people are told. A node that says for the first time whether
-// it is ready tells nothing of that.
+// nodeEvents returns the events for the difference between two node statuses. The first report of readiness is not an
+// event.
 func nodeEvents(name string, was, is *corev1.NodeStatus) []nodeEvent {
 	var list []nodeEvent
 	if was.NodeInfo.BootID != "" && is.NodeInfo.BootID != "" && was.NodeInfo.BootID != is.NodeInfo.BootID {
@@ -67,8 +67,8 @@ func statusEvent(name, reason string) nodeEvent {
 	return nodeEvent{corev1.EventTypeNormal, reason, fmt.Sprintf("Node %s status is now: %s", name, reason)}
 }
 
-// tellStatus tells what has changed with a status that was written. Nodes that only pretend are made by the thousand,
-// and do not tell how they begin.
+// tellStatus records events for what a written status has changed. Simulated nodes skip their first status, because
+// they are created by the thousand.
 func (k *Kubelet) tellStatus(was, is *corev1.NodeStatus) {
 	if k.pretended && len(was.Conditions) == 0 {
 		return
@@ -78,7 +78,7 @@ func (k *Kubelet) tellStatus(was, is *corev1.NodeStatus) {
 	}
 }
 
-// tellSchedulable tells when somebody has cordoned the node, or uncordoned it.
+// tellSchedulable records an event when the node was cordoned or uncordoned.
 func (k *Kubelet) tellSchedulable(node *corev1.Node) {
 	if node.Spec.Unschedulable == k.cordoned {
 		return

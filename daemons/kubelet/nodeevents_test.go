@@ -65,10 +65,10 @@ func TestWhatANodeTellsOfItsStatus(t *testing.T) {
 	}
 }
 
-// Who describes a node sees when its kubelet began, how it became ready and not ready, and when somebody cordoned it.
+// The events of a node show when its kubelet started, how it became ready and not ready, and when it was cordoned.
 func TestANodesEventsSayHowItCameToItsState(t *testing.T) {
 	n := newNode(t)
-	n.options.Pretended = false // those that pretend tell less
+	n.options.Pretended = false // simulated nodes record fewer events
 	n.file.NodeStatusUpdateFrequency = metav1.Duration{Duration: 20 * time.Millisecond}
 	var down atomic.Bool
 	down.Store(true)

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// nodeMetrics are the metrics that are read from what the kubelet knows when it is scraped, by upstream's names.
+// nodeMetrics collects metrics from the kubelet's state at the time of the scrape, under upstream's names.
 type nodeMetrics struct{ k *Kubelet }
 
 var (
@@ -98,7 +98,7 @@ func (n nodeMetrics) Collect(to chan<- prometheus.Metric) {
 	for labels, n := range volumes {
 		gauge(volumesDesc, float64(n), labels[0], labels[1])
 	}
-	gauge(configDesc, 0) // a kubelet with an error in its configuration does not start
+	gauge(configDesc, 0) // a kubelet with an invalid configuration does not start
 	ttl := math.Inf(1)
 	if _, end, err := lifetime(k.cfg.Kubeconfig); err == nil {
 		ttl = time.Until(end).Seconds()
@@ -107,7 +107,7 @@ func (n nodeMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge(serverTTLDesc, k.metrics.serving.left())
 }
 
-// volumePlugin returns the name of what mounts a volume, as upstream has it.
+// volumePlugin returns upstream's name of the plugin that mounts a volume.
 func volumePlugin(p *corev1.Pod, v *corev1.Volume) string {
 	name := "unknown"
 	switch s := &v.VolumeSource; {
@@ -135,12 +135,12 @@ func volumePlugin(p *corev1.Pod, v *corev1.Volume) string {
 	return "kubernetes.io/" + name
 }
 
-// servingCertificate is where the certificate of the kubelet's server is found, once it serves.
+// servingCertificate gives access to the certificate of the kubelet's server once it serves.
 type servingCertificate struct {
 	get atomic.Pointer[func(*tls.ClientHelloInfo) (*tls.Certificate, error)]
 }
 
-// left returns how many seconds the certificate is still valid.
+// left returns the remaining lifetime of the certificate in seconds, or +Inf if there is none.
 func (c *servingCertificate) left() float64 {
 	get := c.get.Load()
 	if get == nil {

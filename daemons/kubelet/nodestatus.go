@@ -18,11 +18,10 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// kubeletVersion is what nodes report: the Kubernetes release whose API this is.
+// kubeletVersion is the version that the node reports: the Kubernetes release whose API is implemented.
 const kubeletVersion = version.Kubernetes
 
-// measure fills in a node's status from what is so now. was is the status before,
-// of which conditions keep their transition times.
+// measure returns the node's current status. Conditions that did not change keep their transition times from was.
 func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.NodeStatus {
 	s := *was.DeepCopy()
 	s.Addresses = nil
@@ -31,7 +30,7 @@ func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.No
 	}
 	for _, a := range was.Addresses {
 		if a.Type == corev1.NodeExternalIP || a.Type == corev1.NodeExternalDNS {
-			s.Addresses = append(s.Addresses, a) // the cloud's word
+			s.Addresses = append(s.Addresses, a) // set by the cloud node controller
 		}
 	}
 	s.Addresses = append(s.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: k.name})
@@ -55,7 +54,7 @@ func (k *Kubelet) measure(ctx context.Context, was *corev1.NodeStatus) corev1.No
 		}
 	}
 	status, err := k.runtimeStatus(ctx)
-	if err == nil { // while it does not answer, it can what it could
+	if err == nil { // if the runtime does not respond, keep the last known features
 		s.RuntimeHandlers, s.Features = handlers(status), features(status)
 	}
 	for _, c := range k.conditions(status, err) {
@@ -78,8 +77,8 @@ func ownedCondition(t corev1.NodeConditionType) bool {
 	return false
 }
 
-// withOthers adds the resources that others have put into a node's capacity: extended ones,
-// which have a domain in their name. All of what is there of them may be given to pods.
+// withOthers adds the extended resources that other components have put into the node's capacity. Their names contain a
+// domain. All of their capacity is allocatable.
 func withOthers(own, was corev1.ResourceList) corev1.ResourceList {
 	for name, q := range was {
 		if _, ours := own[name]; !ours && extended(name) {
@@ -106,8 +105,7 @@ func (k *Kubelet) capacity() corev1.ResourceList {
 	return list
 }
 
-// allocatable is the capacity without what is reserved and without what is kept
-// free by eviction.
+// allocatable returns the capacity minus the reservations and minus the hard eviction thresholds.
 func (k *Kubelet) allocatable(capacity corev1.ResourceList) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, q := range capacity {
@@ -145,7 +143,7 @@ func threshold(s string, capacity int64) int64 {
 	return 0
 }
 
-// limits is what one pod may use.
+// limits returns the resource limits of a pod's cgroup.
 func (k *Kubelet) limits(p *corev1.Pod) cgroup.Limits {
 	l := cgroup.ForPod(p)
 	l.Pids = max(int64(k.file.PodPidsLimit), 0)
@@ -158,7 +156,7 @@ func (k *Kubelet) limits(p *corev1.Pod) cgroup.Limits {
 // reserves reports whether the memory that pods request is protected.
 func (k *Kubelet) reserves() bool { return k.file.MemoryReservationPolicy == config.ReserveTiered }
 
-// unified returns how containers use memory, nil on a node with version 1 of control groups.
+// unified returns the memory settings of containers. It returns nil on a node with cgroup version 1.
 func (k *Kubelet) unified() *cri.Memory {
 	if !k.cgroups.Unified() {
 		return nil
@@ -172,13 +170,13 @@ func (k *Kubelet) unified() *cri.Memory {
 	return m
 }
 
-// podLimits is what all pods together may use.
+// podLimits returns the resource limits of all pods together.
 func (k *Kubelet) podLimits() cgroup.Limits {
 	a := k.allocatable(k.capacity())
 	l := cgroup.Limits{CPUShares: min(a.Cpu().MilliValue()*1024/1000, 262144)}
 	floor := threshold(k.file.EvictionHard["memory.available"], 0)
 	if m := a.Memory().Value(); m > 0 && len(k.file.SystemReserved)+len(k.file.KubeReserved) > 0 {
-		l.MemoryLimit = m + floor // eviction comes before the limit
+		l.MemoryLimit = m + floor // eviction starts before the limit is reached
 	}
 	return l
 }
@@ -188,7 +186,7 @@ func (k *Kubelet) memory() int64 {
 	return capacity
 }
 
-// conditions returns the node's conditions in upstream's order, with its words.
+// conditions returns the node's conditions in upstream's order and wording.
 func (k *Kubelet) conditions(runtime *criapi.StatusResponse, err error) []corev1.NodeCondition {
 	p := k.pressure()
 	list := []corev1.NodeCondition{
@@ -227,7 +225,7 @@ func (k *Kubelet) runtimeStatus(ctx context.Context) (*criapi.StatusResponse, er
 	return k.runtime.Status(ctx)
 }
 
-// problems returns why the node cannot run pods now.
+// problems returns the reasons why the node cannot run pods now.
 func problems(runtime *criapi.StatusResponse, err error) []string {
 	if err != nil {
 		return []string{"container runtime is down: " + err.Error()}
@@ -248,7 +246,7 @@ func problems(runtime *criapi.StatusResponse, err error) []string {
 	return found
 }
 
-// maxImages is how many of its images a node reports: the largest.
+// maxImages is how many images the node status lists, largest first.
 const maxImages = 50
 
 func (k *Kubelet) images(ctx context.Context, was []corev1.ContainerImage) []corev1.ContainerImage {

@@ -21,13 +21,12 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// objects reads configMaps, secrets and trust bundles that this node's pods refer to. One that is
-// asked for is watched by its name from then on (all that a node is allowed), for as
-// long as a pod uses it.
+// objects reads the ConfigMaps, secrets and trust bundles that this node's pods refer to. A requested object is watched
+// by name, which is all that a node is authorized to do. The watch continues as long as a pod uses the object.
 type objects struct {
 	client       kubernetes.Interface
 	log          *slog.Logger
-	node         string // this node's name
+	node         string // name of this node
 	changed      func(types.UID)
 	certificates *podCertificates
 
@@ -39,17 +38,17 @@ type objects struct {
 
 type ref struct{ kind, namespace, name string }
 
-// Kinds of what is read.
+// These are the kinds of objects that are read.
 const (
 	configMaps     = "configmaps"
 	secrets        = "secrets"
 	trustBundles   = "clustertrustbundles"
-	signersBundles = "clustertrustbundles of signer" // all of them
+	signersBundles = "clustertrustbundles of signer" // all bundles of a signer
 
 	certificateRequests = "podcertificaterequests"
 )
 
-// revised is an object, or a list of some.
+// revised is an object or a list that has a resource version.
 type revised interface {
 	runtime.Object
 	GetResourceVersion() string
@@ -57,7 +56,7 @@ type revised interface {
 
 type object struct {
 	cancel context.CancelFunc
-	first  chan struct{} // closed after the first answer
+	first  chan struct{} // closed after the first read
 	once   sync.Once
 	value  revised
 	err    error
@@ -84,7 +83,7 @@ func newObjects(client kubernetes.Interface, log *slog.Logger, node string, regi
 	return o
 }
 
-// run lets objects be watched until ctx ends.
+// run waits until ctx ends. Then it stops all watches and waits for them.
 func (o *objects) run(ctx context.Context) {
 	<-ctx.Done()
 	o.mu.Lock()
@@ -102,7 +101,7 @@ func forPod(ctx context.Context, uid types.UID) context.Context {
 	return context.WithValue(ctx, user{}, uid)
 }
 
-// ConfigMap returns a configMap as it is now.
+// ConfigMap returns the current ConfigMap.
 func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
 	v, err := o.get(ctx, ref{configMaps, namespace, name})
 	if err != nil {
@@ -111,7 +110,7 @@ func (o *objects) ConfigMap(ctx context.Context, namespace, name string) (*corev
 	return v.(*corev1.ConfigMap), nil
 }
 
-// Secret returns a secret as it is now.
+// Secret returns the current secret.
 func (o *objects) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	v, err := o.get(ctx, ref{secrets, namespace, name})
 	if err != nil {
@@ -120,7 +119,7 @@ func (o *objects) Secret(ctx context.Context, namespace, name string) (*corev1.S
 	return v.(*corev1.Secret), nil
 }
 
-// TrustBundles returns the bundle of a name or, without one, those of a signer.
+// TrustBundles returns the bundle with the given name. Without a name, it returns all bundles of the signer.
 func (o *objects) TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error) {
 	r := ref{kind: trustBundles, name: name}
 	if name == "" {
@@ -136,13 +135,13 @@ func (o *objects) TrustBundles(ctx context.Context, name, signer string) ([]cert
 	return []certificatesv1.ClusterTrustBundle{*v.(*certificatesv1.ClusterTrustBundle)}, nil
 }
 
-// PodCertificate returns the key and certificate of a source of a projected volume, and when to ask again.
+// PodCertificate returns the key and certificate of a source of a projected volume, and when to call it again.
 func (o *objects) PodCertificate(ctx context.Context, p *corev1.Pod, name string, index int,
 	source *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
 	return o.certificates.Get(ctx, p, name, index, source)
 }
 
-// certificateRequest returns a request for a pod's certificate as it is now.
+// certificateRequest returns the current state of a request for a pod's certificate.
 func (o *objects) certificateRequest(ctx context.Context, r ref) (*certificatesv1.PodCertificateRequest, error) {
 	v, err := o.get(ctx, r)
 	if err != nil {
@@ -175,7 +174,7 @@ func (o *objects) get(ctx context.Context, r ref) (revised, error) {
 	value, err := x.value, x.err
 	o.mu.Unlock()
 	if err != nil {
-		// What was missing may be there since: what is decisive is asked.
+		// The object may have been created after the cached error. Read the API, which is authoritative.
 		return o.read(ctx, r)
 	}
 	return value, nil
@@ -198,7 +197,7 @@ func (o *objects) read(ctx context.Context, r ref) (revised, error) {
 	return o.client.CoreV1().ConfigMaps(r.namespace).Get(ctx, r.name, metav1.GetOptions{})
 }
 
-// selector selects an object, or several, among those that the node may watch.
+// selector returns the field selector for the reference, within what the node is authorized to watch.
 func (r ref) selector(node string) string {
 	switch r.kind {
 	case signersBundles:
@@ -223,7 +222,7 @@ func (o *objects) watch(ctx context.Context, r ref, version string) (watch.Inter
 	return o.client.CoreV1().ConfigMaps(r.namespace).Watch(ctx, options)
 }
 
-// follow keeps one object as it is in the API until ctx ends.
+// follow keeps the cached object x up to date until ctx ends.
 func (o *objects) follow(ctx context.Context, r ref, x *object) {
 	delay := time.Second
 	for ctx.Err() == nil {
@@ -260,7 +259,7 @@ func (o *objects) drain(ctx context.Context, r ref, x *object, w watch.Interface
 			}
 			if r.kind == signersBundles &&
 				(e.Type == watch.Added || e.Type == watch.Modified || e.Type == watch.Deleted) {
-				value, err := o.read(ctx, r) // one has changed: what there is, is all of them
+				value, err := o.read(ctx, r) // one bundle changed: read the whole list again
 				if err != nil {
 					return
 				}
@@ -281,7 +280,7 @@ func (o *objects) drain(ctx context.Context, r ref, x *object, w watch.Interface
 	}
 }
 
-// learn takes in an object and wakes the pods that use it when it is another.
+// learn stores the result of a read. It wakes the pods that use the object if it has changed.
 func (o *objects) learn(x *object, value revised, err error) {
 	o.mu.Lock()
 	changed := false
@@ -303,11 +302,11 @@ func (o *objects) learn(x *object, value revised, err error) {
 		for _, uid := range users {
 			o.changed(uid)
 		}
-	default: // the one who asks first is waiting for the answer itself
+	default: // at the first read, the caller waits for the value itself
 	}
 }
 
-// drop ends the use of an object by a pod.
+// drop removes one pod's use of an object. It stops the watch after the last use.
 func (o *objects) drop(uid types.UID, r ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -319,7 +318,7 @@ func (o *objects) drop(uid types.UID, r ref) {
 	}
 }
 
-// forget drops what only the given pod used.
+// forget removes all uses by the given pod, with its tokens and certificates.
 func (o *objects) forget(uid types.UID) {
 	o.certificates.forget(uid)
 	o.mu.Lock()
@@ -337,8 +336,8 @@ func (o *objects) forget(uid types.UID) {
 	}
 }
 
-// Token returns a token of the pod's service account that is bound to the pod, and
-// when to ask for the next: after four fifths of its life, or a day.
+// Token returns a token of the pod's service account that is bound to the pod, and when to call it again. That is after
+// four fifths of the token's lifetime, at most a day.
 func (o *objects) Token(
 	ctx context.Context,
 	p *corev1.Pod,
@@ -386,14 +385,14 @@ func (o *objects) Token(
 	return got.value, got.renew, nil
 }
 
-// Claim returns a claim as it is now.
+// Claim reads the current claim from the API.
 func (o *objects) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return o.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// Volume returns a persistent volume as it is now.
+// Volume reads the current persistent volume from the API.
 func (o *objects) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -18,7 +18,9 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// S30: pods are told when a bundle that they use changes, and when their signer has another.
+// Pods are notified when a bundle that they use changes, and when their signer has another bundle.
+//
+// Proves S30.
 func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	bundle := func(name, signer, version string) *certificatesv1.ClusterTrustBundle {

@@ -16,12 +16,12 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// What is left behind of pods is found by what exists that no worker has. The order matters: what exists is listed
-// first, and the pods are looked at afterwards. The other way round, a pod that began in between would be taken for one
-// that nobody knows, and what it just made destroyed. A list that could not be had destroys nothing.
+// Orphans are what is left behind of pods that have no worker. The order of the lookups matters: existing things are
+// listed first, and the workers afterwards. In the other order, a pod that started in between would look unknown and
+// its new resources would be destroyed. If a list cannot be read, nothing is destroyed.
 
-// known returns the uids of the pods that have a worker. It reports false while a source of pods has not been read
-// whole: of what is not known then, nothing follows.
+// known returns the UIDs of the pods that have a worker. It returns false until every source of pods has been read
+// completely, because the set would be incomplete.
 func (k *Kubelet) known() (map[string]bool, bool) {
 	select {
 	case <-k.synced:
@@ -46,8 +46,8 @@ func (k *Kubelet) known() (map[string]bool, bool) {
 	return known, true
 }
 
-// sweepVolumes removes the directories of pods that are no more, each by itself: one whose unmount hangs keeps none of
-// the others.
+// sweepVolumes removes the volume directories of pods that no longer exist. Each pod has its own goroutine, so that an
+// unmount that hangs does not block the others.
 func (k *Kubelet) sweepVolumes(context.Context) {
 	uids, err := k.volumes.Pods()
 	if err != nil {
@@ -74,7 +74,7 @@ func (k *Kubelet) sweepVolumes(context.Context) {
 	}
 }
 
-// sweepCgroups removes the groups of pods that are no more, with what runs in them still.
+// sweepCgroups removes the cgroups of pods that no longer exist and kills the processes in them.
 func (k *Kubelet) sweepCgroups(context.Context) {
 	groups, err := k.cgroups.Pods()
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *Kubelet) sweepCgroups(context.Context) {
 	}
 }
 
-// sweepLogs removes the logs of pods that are no more, and names that lead to no log.
+// sweepLogs removes the logs of pods that no longer exist, and links that lead to no log.
 func (k *Kubelet) sweepLogs(context.Context) {
 	entries, err := os.ReadDir(k.logRoot)
 	if err != nil {
@@ -116,7 +116,7 @@ func (k *Kubelet) sweepLogs(context.Context) {
 		}
 	}
 	containers := filepath.Join(filepath.Dir(k.logRoot), "containers")
-	links, _ := os.ReadDir(containers) // links whose logs are gone stay until the folder can be read
+	links, _ := os.ReadDir(containers) // if the folder cannot be read, dangling links stay until the next run
 	for _, link := range links {
 		path := filepath.Join(containers, link.Name())
 		if _, err := os.Stat(path); strings.HasSuffix(path, ".log") && os.IsNotExist(err) {
@@ -125,9 +125,9 @@ func (k *Kubelet) sweepLogs(context.Context) {
 	}
 }
 
-// adoptOrphans has what runs here of pods that nobody wants any more stopped and removed. suspects are the pods that it
-// found last time, and finds this time: only who is on both lists is nobody's. A kubelet that just began looks at all
-// pods at once (nil), when the API and the manifests have been read.
+// adoptOrphans stops and removes running pods that no source wants any more. suspects holds the pods that the last run
+// found, and is updated. Only a pod found by two runs in a row is removed. With nil, which the kubelet passes after its
+// start once the API and the manifests are read, a pod is removed at once.
 func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 	boxes, err := k.runtime.ListPodSandbox(ctx, nil)
 	if err != nil {
@@ -143,12 +143,12 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 	if !ok {
 		return
 	}
-	// A directory that is not there says nothing of static pods; those that run are as good as known, until it is.
+	// A missing manifest directory says nothing about static pods. Those that run count as known until it exists.
 	missing := k.file.StaticPodPath != "" && k.manifestsMissing.Load()
 	k.mu.Lock()
 	for uid := range k.spared {
 		if k.workers[types.UID(uid)] == nil {
-			delete(known, uid) // it is looked at anew
+			delete(known, uid) // check the pod again
 		}
 	}
 	k.spared = map[string]bool{}
@@ -162,7 +162,7 @@ func (k *Kubelet) adoptOrphans(ctx context.Context, suspects map[string]bool) {
 	look := func(labels, annotations map[string]string) {
 		uid := labels[cri.LabelPodUID]
 		if uid == "" || known[uid] {
-			return // not a kubelet's, or wanted
+			return // not a pod of a kubelet, or still wanted
 		}
 		found[uid] = true
 		if suspects == nil || suspects[uid] {

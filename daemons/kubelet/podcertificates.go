@@ -26,15 +26,16 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// Times of certificates of pods.
+// These constants are the durations that govern pod certificates.
 const (
 	// requestLife is how long a request may wait for its signer. Controllers delete older requests.
 	requestLife = 15 * time.Minute
-	// refusedAgain is when a refused renewal is asked for again. A first certificate that was refused stays so.
+	// refusedAgain is when the kubelet retries a renewal that was refused. A first request that was refused is not
+	// retried.
 	refusedAgain = 10 * time.Minute
-	// mostJitter is by how much renewals of pods that began together are spread.
+	// mostJitter is the largest random delay of a renewal. It spreads the renewals of pods that started together.
 	mostJitter = 5 * time.Minute
-	// pollRequest is how often a request is looked at whose watch has brought nothing.
+	// pollRequest is how long to wait before looking again at a request whose watch has delivered nothing.
 	pollRequest = time.Minute
 )
 
@@ -42,7 +43,7 @@ const (
 // held in memory until their pod ends. A restarted kubelet requests new ones.
 type podCertificates struct {
 	objects *objects
-	node    func() *corev1.Node // as last seen; nil before the node is registered
+	node    func() *corev1.Node // as last read; nil before the node is registered
 	now     func() time.Time
 
 	mu    sync.Mutex
@@ -56,21 +57,22 @@ type sourceKey struct {
 	index  int
 }
 
-// podCertificate is the state of one source. Only the worker of its pod uses it, one call at a time.
+// podCertificate is the state of one source. Only the pod's worker uses it, one call at a time.
 type podCertificate struct {
 	current volume.KeyPair
-	renew   time.Time // when the next one is asked for; zero while there is no current one
+	renew   time.Time // when to request the next certificate; zero while there is no current one
 
-	request string // the name of the request under way; empty when there is none
+	request string // name of the pending request; empty when there is none
 	asked   time.Time
-	key     []byte // the request's, PEM
+	key     []byte // private key of the pending request, PEM
 	public  crypto.PublicKey
 
-	refused string    // why the signer gave none
-	again   time.Time // before which none is asked for
+	refused string    // why the signer refused the last request
+	again   time.Time // no new request before this time
 }
 
-// Get returns the key and certificate of a source, and when to ask again. An error says what it waits for.
+// Get returns the key and certificate of a source, and when to call it again. An error states what the certificate
+// waits for.
 func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, index int,
 	want *corev1.PodCertificateProjection) (volume.KeyPair, time.Time, error) {
 	key := sourceKey{p.UID, name, index}
@@ -93,7 +95,7 @@ func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, i
 	if s.renew.IsZero() {
 		return volume.KeyPair{}, time.Time{}, err
 	}
-	// What the pod has serves until there is something newer.
+	// The current certificate is used until there is a newer one.
 	if now.Before(s.renew) {
 		return s.current, s.renew, nil
 	}
@@ -103,7 +105,7 @@ func (c *podCertificates) Get(ctx context.Context, p *corev1.Pod, name string, i
 	return s.current, now.Add(pollRequest), nil
 }
 
-// advance asks for a certificate, or takes in what came of the request.
+// advance creates a request if none is pending, and stores the result of the request once there is one.
 func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCertificate,
 	want *corev1.PodCertificateProjection, now time.Time) error {
 	if s.request == "" {
@@ -145,13 +147,13 @@ func (c *podCertificates) advance(ctx context.Context, p *corev1.Pod, s *podCert
 		s.request)
 }
 
-// close ends a request: it is not watched any more.
+// close ends a request and its watch.
 func (c *podCertificates) close(p *corev1.Pod, s *podCertificate, r ref) {
 	s.request = ""
 	c.objects.drop(p.UID, r)
 }
 
-// ask makes a key and creates a request for a certificate of it.
+// ask creates a key and a request for a certificate for it.
 func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertificate,
 	want *corev1.PodCertificateProjection, now time.Time) error {
 	node := c.node()
@@ -169,7 +171,7 @@ func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertific
 	if err != nil {
 		return err
 	}
-	// The request says nothing of its subject: that is for the signer, by what it knows of the pod.
+	// The stub has no subject: the signer derives it from what it knows about the pod.
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
 		return fmt.Errorf("make a certificate request: %w", err)
@@ -199,7 +201,7 @@ func (c *podCertificates) ask(ctx context.Context, p *corev1.Pod, s *podCertific
 	return nil
 }
 
-// newKey returns a key of one of the types that the API knows.
+// newKey returns a new key of one of the types that the API defines.
 func newKey(kind string) (crypto.Signer, error) {
 	switch kind {
 	case "RSA3072":
@@ -250,12 +252,13 @@ func (s *podCertificate) issue(r *certificatesv1.PodCertificateRequest, now time
 		s.renew = s.renew.Add(mathrand.N(left))
 	}
 	if !s.renew.After(now) {
-		s.renew = now.Add(pollRequest) // a signer whose certificates are due at once is not asked without pause
+		// Do not request again without a pause if the signer's certificates are due at once.
+		s.renew = now.Add(pollRequest)
 	}
 	return nil
 }
 
-// forget drops what a pod had.
+// forget drops the certificates of a pod.
 func (c *podCertificates) forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -28,12 +28,12 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// signer answers requests for certificates as they are created.
+// signer responds to certificate requests when they are created.
 type signer struct {
 	t      *testing.T
 	key    *ecdsa.PrivateKey
 	now    time.Time
-	answer func(s *signer, r *certificatesv1.PodCertificateRequest) // nil leaves a request unanswered
+	answer func(s *signer, r *certificatesv1.PodCertificateRequest) // nil leaves requests without a response
 	asked  []*certificatesv1.PodCertificateRequest
 }
 
@@ -67,7 +67,7 @@ func newSigner(t *testing.T, client *fake.Clientset) *signer {
 	return s
 }
 
-// issue signs a request's key, or another.
+// issue issues a certificate for the key of a request, or for another key.
 func (s *signer) issue(r *certificatesv1.PodCertificateRequest, public any) {
 	s.t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(int64(len(s.asked))), NotBefore: s.now,
@@ -101,7 +101,7 @@ func refuseAs(kind string) func(*signer, *certificatesv1.PodCertificateRequest) 
 
 func issueAll(s *signer, r *certificatesv1.PodCertificateRequest) { s.issue(r, nil) }
 
-// certified is a pod with a source of a certificate, and what gets it.
+// certified returns a pod with a certificate source, and a function that gets the certificate.
 func certified(t *testing.T) (*signer, *podCertificates, func() (volume.KeyPair, time.Time, error)) {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot",
@@ -189,8 +189,8 @@ func TestAPodWaitsForItsCertificate(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer func(*signer, *certificatesv1.PodCertificateRequest)
 		fails  string
-		later  time.Duration // when it is looked again
-		asked  int           // how many requests there are then
+		later  time.Duration // when to look again
+		asked  int           // number of requests at that time
 	}{
 		"not answered":   {nil, "waiting for signer example.com/s", time.Minute, 1},
 		"never answered": {nil, "waiting for signer example.com/s", requestLife + time.Second, 1},
@@ -238,7 +238,7 @@ func TestKeysAreOfTheTypeThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// The pod starts when its certificate is there, without waiting for the next try.
+// The pod starts as soon as its certificate is issued, without waiting for the next attempt.
 func TestAPodStartsWhenItsCertificateIsIssued(t *testing.T) {
 	n := newNode(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "robot",
 		UID: "account-1"}})

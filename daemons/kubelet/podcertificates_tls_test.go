@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// spiffe makes the signer an authority that issues certificates with the SPIFFE id of the pod's service account. It
-// returns the authority's certificate in PEM.
+// spiffe makes the signer a CA that issues certificates with the SPIFFE ID of the pod's service account. It returns the
+// CA certificate in PEM.
 func (s *signer) spiffe() (authority string) {
 	s.t.Helper()
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "pods"},

@@ -11,25 +11,24 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// pressed says which of the machine's resources are short.
+// pressed states which of the machine's resources are short.
 type pressed struct{ memory, disk, pids bool }
 
-// linger is how long pressure is reported after it was last seen, so that a node
-// does not flap.
+// linger is how long a pressure is reported after it was last measured, so that the node's conditions do not flap.
 const linger = 5 * time.Minute
 
-// shortages remembers when each pressure was last seen.
+// shortages records when each pressure was last measured.
 type shortages struct {
 	mu                 sync.Mutex
 	memory, disk, pids time.Time
 }
 
-// pressure measures the machine against the eviction thresholds.
+// pressure compares the machine with the eviction thresholds and returns the pressures to report.
 func (k *Kubelet) pressure() pressed {
 	return k.shortages.seen(k.short(), time.Now())
 }
 
-// seen takes in what is short at a time, and returns what is reported as short then.
+// seen records the pressures measured at a time, and returns the pressures to report then.
 func (s *shortages) seen(now pressed, at time.Time) pressed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,9 +41,9 @@ func (s *shortages) seen(now pressed, at time.Time) pressed {
 	return pressed{lately(now.memory, &s.memory), lately(now.disk, &s.disk), lately(now.pids, &s.pids)}
 }
 
-// turnsAway returns the conditions of a node for which it does not take a pod that comes to it past their taints, as
-// those of DaemonSets do: they would be the next to be evicted. A machine that is short of memory alone takes those
-// that have requested some.
+// turnsAway returns the pressure conditions for which the node rejects a pod. Pods of DaemonSets, for example, tolerate
+// the taints of these conditions, but they would be evicted next. If only memory is short, pods that request memory are
+// still accepted.
 func (p pressed) turnsAway(of *corev1.Pod) (conditions []corev1.NodeConditionType) {
 	if pod.Critical(of) {
 		return nil
@@ -66,7 +65,7 @@ func (p pressed) turnsAway(of *corev1.Pod) (conditions []corev1.NodeConditionTyp
 	return conditions
 }
 
-// short measures what is short at this moment.
+// short returns which resources are short now.
 func (k *Kubelet) short() pressed {
 	var p pressed
 	hard := k.file.EvictionHard

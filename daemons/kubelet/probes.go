@@ -13,11 +13,11 @@ import (
 	"clusterctl/daemons/kubelet/probe"
 )
 
-// probing is the set of probes that run for one container.
+// probing holds the probes that run for one container.
 type probing struct {
-	stop    map[probe.Kind]context.CancelFunc // of those that were launched
+	stop    map[probe.Kind]context.CancelFunc // stops each probe that was launched
 	wg      sync.WaitGroup
-	started bool // the container has started: its liveness and readiness probes were launched
+	started bool // the container has started: its liveness and readiness probes are launched
 }
 
 // syncProbes starts and stops the probes of containers. A running container first has only its startup probe, then the
@@ -39,8 +39,8 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 		if at == nil {
 			at = &probing{stop: map[probe.Kind]context.CancelFunc{}}
 			w.probing[c.ID] = at
-			// Nobody has found anything yet; a kubelet that was restarted keeps what the
-			// API says of a container it finds running, until a probe says otherwise.
+			// No probe has a result yet. After a restart of the kubelet, a running container keeps the state in the API
+			// until a probe contradicts it.
 			known := pod.Probe{
 				Started: spec.StartupProbe == nil,
 				Ready:   spec.StartupProbe == nil && spec.ReadinessProbe == nil,
@@ -71,7 +71,7 @@ func (w *worker) syncProbes(ctx context.Context, f *pod.Facts) {
 	}
 }
 
-// end stops probes of the given kinds, or all without any.
+// end stops the probes of the given kinds. Without any kind, it stops all.
 func (at *probing) end(kinds ...probe.Kind) {
 	for kind, stop := range at.stop {
 		if len(kinds) == 0 || slices.Contains(kinds, kind) {
@@ -80,7 +80,7 @@ func (at *probing) end(kinds ...probe.Kind) {
 	}
 }
 
-// launchStarted runs the probes of a container that has started.
+// launchStarted launches the liveness and readiness probes of a container that has started.
 func (w *worker) launchStarted(ctx context.Context, at *probing, f *pod.Facts, spec *corev1.Container, c pod.Container,
 	going bool) {
 	if spec.LivenessProbe != nil && !going {
@@ -144,7 +144,7 @@ func (w *worker) launch(
 	at.wg.Go(func() { defer cancel(); one.Run(ctx) })
 }
 
-// found changes what is known of a container from its probes.
+// found updates the probe results of a container.
 func (w *worker) found(id string, change func(*pod.Probe)) {
 	w.tell(func() {
 		p := w.probes[id]
@@ -153,7 +153,7 @@ func (w *worker) found(id string, change func(*pod.Probe)) {
 	})
 }
 
-// forgetProbes drops what is known of containers that no longer run.
+// forgetProbes drops the probe results of containers that no longer run.
 func (w *worker) forgetProbes() {
 	running := map[string]bool{}
 	for _, c := range w.containers {
@@ -177,7 +177,7 @@ func (w *worker) stopProbes() {
 	}
 }
 
-// target is how a container is reached by probes and handlers.
+// target returns how probes and handlers reach a container.
 func (w *worker) target(f *pod.Facts, spec *corev1.Container, id string) probe.Target {
 	ip := ""
 	switch {

@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/kubelet/image"
 )
 
-// image makes sure that a container's image is there, by its pull policy, and that the pod may use it.
+// image ensures that the node has a container's image, according to the pull policy, and that the pod may use it.
 func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Container,
 	box *criapi.PodSandboxConfig) (*criapi.Image, error) {
 	k := w.k
@@ -74,7 +74,7 @@ func (w *worker) image(ctx context.Context, p *corev1.Pod, spec *corev1.Containe
 	return have, nil
 }
 
-// pull pulls an image with a pod's credentials, and records with which of them it could be pulled.
+// pull pulls an image with a pod's credentials, and records which of them succeeded.
 func (w *worker) pull(ctx context.Context, name string, credentials func() ([]image.Credential, error),
 	box *criapi.PodSandboxConfig) (have *criapi.Image, err error) {
 	k := w.k
@@ -107,7 +107,8 @@ func (w *worker) pull(ctx context.Context, name string, credentials func() ([]im
 	return have, nil
 }
 
-// volumeImage makes sure that the image that a container mounts as a volume is there, by the volume's pull policy.
+// volumeImage ensures that the node has the image that a container mounts as a volume, according to the volume's pull
+// policy.
 func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Container, volume string,
 	box *criapi.PodSandboxConfig) error {
 	for i := range p.Spec.Volumes {
@@ -126,7 +127,7 @@ func (w *worker) volumeImage(ctx context.Context, p *corev1.Pod, spec *corev1.Co
 	return nil
 }
 
-// mountedImage returns the image that a volume of a pod is, empty when it is something else.
+// mountedImage returns the image that a pod mounts as the named volume, or "" for any other volume.
 func mountedImage(p *corev1.Pod, name string) string {
 	for i := range p.Spec.Volumes {
 		if v := &p.Spec.Volumes[i]; v.Name == name && v.Image != nil {
@@ -160,10 +161,10 @@ func (w *worker) credentials(ctx context.Context, p *corev1.Pod, name image.Name
 	return append(ring.Lookup(name), w.k.users.Lookup(ctx, name)...), nil
 }
 
-// puller pulls images; pods that want the same one wait for one pull.
+// puller pulls images. Pods that need the same image with the same credentials share one pull.
 type puller struct {
 	images cri.Images
-	turn   chan struct{} // of the one that may pull, where that is one at a time; nil otherwise
+	turn   chan struct{} // held while pulling if pulls are serialized; nil otherwise
 	mu     sync.Mutex
 	going  map[string]*pull
 }
@@ -174,7 +175,7 @@ type pull struct {
 	err  error
 }
 
-// newPuller returns a puller that pulls several images at once, or one after the other.
+// newPuller returns a puller. If serial is set, it pulls one image at a time.
 func newPuller(images cri.Images, serial bool) *puller {
 	q := &puller{images: images, going: map[string]*pull{}}
 	if serial {
@@ -183,7 +184,7 @@ func newPuller(images cri.Images, serial bool) *puller {
 	return q
 }
 
-// pull pulls an image and returns the credential that it was pulled with, nil for none.
+// pull pulls an image and returns the credential that succeeded, or nil if none was needed.
 func (q *puller) pull(ctx context.Context, name string, credentials []image.Credential,
 	box *criapi.PodSandboxConfig) (*image.Credential, error) {
 	key := name
@@ -211,14 +212,14 @@ func (q *puller) pull(ctx context.Context, name string, credentials []image.Cred
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		// When the pod that pulled is given up, those that waited pull themselves.
+		// If the pull was canceled with its pod, the pods that waited for it pull themselves.
 		if status.Code(errors.Unwrap(one.err)) != codes.Canceled {
 			return one.with, one.err
 		}
 	}
 }
 
-// try pulls an image with one credential after the other.
+// try pulls an image with one credential after the other until one succeeds.
 func (q *puller) try(ctx context.Context, name string, credentials []image.Credential,
 	box *criapi.PodSandboxConfig) (with *image.Credential, err error) {
 	if q.turn != nil {

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-// registry is a runtime that records pulls and refuses those without a credential that it wants.
+// registry is a runtime that records pulls, and rejects those without the required credential.
 type registry struct {
 	*hollow.Runtime
 	wants map[string]string // by image: the user that may pull it
@@ -51,7 +51,7 @@ func (r *registry) pulled(image string) []*criapi.AuthConfig {
 	return r.pulls[image]
 }
 
-// pullSecret returns a secret with one credential.
+// pullSecret returns a pull secret with one credential.
 func pullSecret(name, server, user string) *corev1.Secret {
 	data := fmt.Sprintf(`{"auths": {%q: {"username": %q, "password": "secret"}}}`, server, user)
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: "secret-1"},
@@ -59,7 +59,7 @@ func pullSecret(name, server, user string) *corev1.Secret {
 		Data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(data)}}
 }
 
-// imagePod returns a pod of one container with an image.
+// imagePod returns a pod with one container that uses an image.
 func imagePod(name, image string, secrets ...string) *corev1.Pod {
 	p := simplePod(name)
 	p.Spec.Containers[0].Image = image
@@ -92,7 +92,7 @@ func TestPullSecretsAreSentToTheirRegistriesOnly(t *testing.T) {
 	}
 }
 
-// started returns a pod's first container, once it runs or waits with a reason.
+// started returns the state of a pod's first container, once it runs or waits with a reason.
 func (n *node) started(name string) *corev1.ContainerState {
 	p := n.pod(name)
 	if p == nil || len(p.Status.ContainerStatuses) == 0 {

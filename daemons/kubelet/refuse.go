@@ -17,9 +17,9 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// refuse returns why a pod that is new here cannot run here, or nil. Pods that
-// the scheduler placed fit; this is for those that were placed past it, or raced.
-// misplaced is why its node does not suit it, if that is so. The caller holds k.mu.
+// refuse returns why a new pod cannot run on this node, or nil. Pods of the scheduler normally fit. Pods that were
+// assigned in another way, or concurrently, may not. misplaced is the result of k.misplaced, or nil. The caller holds
+// k.mu.
 func (k *Kubelet) refuse(p *corev1.Pod, misplaced *pod.End) *pod.End {
 	if began(p) {
 		return nil
@@ -45,13 +45,13 @@ func (k *Kubelet) refuse(p *corev1.Pod, misplaced *pod.End) *pod.End {
 	return misplaced
 }
 
-// began reports whether a pod has run here or has ended: it is not asked again whether it may.
+// began reports whether a pod has already run here or has ended. Such a pod is not checked again.
 func began(p *corev1.Pod) bool {
 	return len(p.Status.ContainerStatuses) > 0 || p.Status.Phase == corev1.PodFailed ||
 		p.Status.Phase == corev1.PodSucceeded
 }
 
-// failed is the end of a pod that was placed where the scheduler's plugin would not have placed it.
+// failed returns the rejection of a pod that the given scheduler plugin would not have placed here.
 func failed(plugin, why string) *pod.End {
 	return &pod.End{
 		Phase:    corev1.PodFailed,
@@ -61,12 +61,12 @@ func failed(plugin, why string) *pod.End {
 	}
 }
 
-// suitTime is how long it may take to read the node anew: the pods behind this one wait for it.
+// suitTime limits how long reading the node may take, because other pods wait meanwhile.
 const suitTime = 2 * time.Second
 
-// misplaced returns why its node does not suit a pod that is new here, or nil. What this daemon has read of its node
-// may be older than what the pod was placed by, and a pod that is refused has failed for good: so the node is read anew
-// first, and a node that cannot be read refuses nothing.
+// misplaced returns why a new pod does not suit this node, or nil. Before it rejects a pod, it reads the node from the
+// API: the scheduler may have used a newer state of the node, and a rejected pod fails for good. If the node cannot be
+// read, no pod is rejected.
 func (k *Kubelet) misplaced(p *corev1.Pod) *pod.End {
 	if began(p) || p.DeletionTimestamp != nil || pod.Static(p) {
 		return nil
@@ -87,7 +87,8 @@ func (k *Kubelet) misplaced(p *corev1.Pod) *pod.End {
 	return unsuited(p, now)
 }
 
-// unsuited returns which demand a pod has of its node that this one does not meet, or which taint it does not tolerate.
+// unsuited returns which node affinity of a pod the node does not match, or which NoExecute taint the pod does not
+// tolerate.
 func unsuited(p *corev1.Pod, node *corev1.Node) *pod.End {
 	if match, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(node); err != nil || !match {
 		return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
@@ -102,7 +103,7 @@ func unsuited(p *corev1.Pod, node *corev1.Node) *pod.End {
 	return nil
 }
 
-// portTaken reports whether another pod has a port of the machine that a pod wants. The caller holds k.mu.
+// portTaken reports whether another pod uses a host port that the pod wants. The caller holds k.mu.
 func (k *Kubelet) portTaken(p *corev1.Pod) bool {
 	wanted := api.HostPorts(p)
 	if len(wanted) == 0 {
@@ -118,8 +119,9 @@ func (k *Kubelet) portTaken(p *corev1.Pod) bool {
 	return false
 }
 
-// others are the pods that have their place here, but for one. What the API no longer has has none, though it may still
-// be ending here: the scheduler gave its place away when it went. The caller holds k.mu.
+// others yields the pods that use resources of this node, except for one. Pods that the API no longer has are left out,
+// even if they still terminate here, because the scheduler has already given away their resources. The caller holds
+// k.mu.
 func (k *Kubelet) others(but types.UID) iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for _, w := range k.workers {
@@ -135,8 +137,8 @@ func (k *Kubelet) others(but types.UID) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// lacks returns what the node has too little of for a pod beside the others, and how much, or nothing when there is
-// room for it. The caller holds k.mu.
+// lacks returns the resource that the node cannot give a pod besides the other pods, with a message. It returns "" if
+// the pod fits. The caller holds k.mu.
 func (k *Kubelet) lacks(p *corev1.Pod) (what corev1.ResourceName, message string) {
 	room := k.node.Status.Allocatable
 	if len(room) == 0 {
@@ -157,8 +159,8 @@ func (k *Kubelet) lacks(p *corev1.Pod) (what corev1.ResourceName, message string
 	}
 	for name, q := range resource.PodRequests(p, resource.PodResourcesOptions{}) {
 		have, ok := room[name]
-		// An extended resource that is not known here is known to whoever put it into the node's
-		// status, a moment ago perhaps; the scheduler goes by that.
+		// An extended resource that is unknown here may have been added to the node's status a moment ago. The
+		// scheduler relies on that status.
 		if q.IsZero() || !ok && (name == corev1.ResourceEphemeralStorage || extended(name)) {
 			continue
 		}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// register makes this machine a Node, keeps the Node's status true and its lease
-// fresh. It returns an error only when the node's name belongs to another machine.
+// register creates this machine's Node, then updates its status and renews its lease until ctx ends. Apart from the end
+// of ctx, it returns an error only if the node's name belongs to another machine.
 func (k *Kubelet) register(ctx context.Context) error {
 	for delay := 100 * time.Millisecond; ; delay = min(2*delay, 7*time.Second) {
 		node, err := k.ensureNode(ctx)
@@ -58,7 +58,7 @@ func (k *Kubelet) register(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// takenError says that another machine has this node's name.
+// takenError reports that another machine uses this node's name.
 type takenError struct{ name, ours, theirs string }
 
 func (e *takenError) Error() string {
@@ -71,7 +71,7 @@ func (e *takenError) Error() string {
 	)
 }
 
-// ensureNode creates the Node, or adopts the one that is there.
+// ensureNode creates the Node, or adopts an existing one.
 func (k *Kubelet) ensureNode(ctx context.Context) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -81,7 +81,7 @@ func (k *Kubelet) ensureNode(ctx context.Context) (*corev1.Node, error) {
 		node := k.newNode(ctx)
 		created, err := nodes.Create(ctx, node, metav1.CreateOptions{})
 		if err == nil {
-			// A status is not taken from a create.
+			// The API server ignores the status in a create request.
 			created.Status.Conditions, created.Status.Capacity = nil, nil
 			return created, nil
 		}
@@ -99,7 +99,7 @@ func (k *Kubelet) ensureNode(ctx context.Context) (*corev1.Node, error) {
 	if theirs != "" && ours != "" && theirs != ours && k.alive(ctx, have) {
 		return nil, &takenError{k.name, ours, theirs}
 	}
-	// Labels that describe the machine are the kubelet's, whoever made the Node.
+	// The kubelet owns the labels that describe the machine, whichever client created the Node.
 	labels := map[string]string{}
 	for name, value := range k.labels() {
 		if have.Labels[name] != value {
@@ -118,7 +118,7 @@ func (k *Kubelet) ensureNode(ctx context.Context) (*corev1.Node, error) {
 	return have, nil
 }
 
-// alive reports whether the machine that a Node stands for renews its lease.
+// alive reports whether the machine of a Node renews its lease.
 func (k *Kubelet) alive(ctx context.Context, node *corev1.Node) bool {
 	lease, err := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, node.Name, metav1.GetOptions{})
 	if err != nil || lease.Spec.RenewTime == nil {
@@ -160,9 +160,8 @@ func (k *Kubelet) lastNode() *corev1.Node {
 	return k.node
 }
 
-// keepStatus works the node's status out every ten seconds, and writes it when it
-// has changed or five minutes have passed. Until the node is ready it looks more
-// often, since bringing up a cluster waits for that.
+// keepStatus computes the node's status periodically. It writes the status when it has changed or when the report
+// interval has passed. It checks more often until the node is ready, because bringing up a cluster waits for that.
 func (k *Kubelet) keepStatus(ctx context.Context) {
 	var written time.Time
 	failures := 0
@@ -171,7 +170,7 @@ func (k *Kubelet) keepStatus(ctx context.Context) {
 		every := k.file.NodeStatusUpdateFrequency.Duration
 		switch {
 		case apierrors.IsNotFound(err):
-			// Someone has deleted the Node while this machine lives: it is a node still.
+			// The Node was deleted while its machine still runs: create it again.
 			if node, err := k.ensureNode(ctx); err == nil {
 				k.setNode(node)
 				written = time.Time{}
@@ -204,8 +203,8 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	}
 	if !written.IsZero() && time.Since(*written) < k.file.NodeStatusReportFrequency.Duration &&
 		sameNode(&node.Status, &status) {
-		// Nothing has changed here. What the API has may have: it takes a node that was silent for not
-		// ready, and only the node itself can say otherwise.
+		// The measured status is unchanged, but the status in the API may differ: the node controller marks a silent
+		// node as not ready, and only the node itself can correct that.
 		there, err := k.published(ctx)
 		if err == nil {
 			k.tellSchedulable(there)
@@ -242,7 +241,7 @@ func (k *Kubelet) writeStatus(ctx context.Context, written *time.Time) (ready bo
 	return ready, nil
 }
 
-// published is this machine's Node as the API has it.
+// published returns this machine's Node from the API or its cache.
 func (k *Kubelet) published(ctx context.Context) (*corev1.Node, error) {
 	if k.watches.shared() {
 		return k.watches.nodes.Get(k.name)
@@ -256,17 +255,17 @@ func (k *Kubelet) published(ctx context.Context) (*corev1.Node, error) {
 	return node, nil
 }
 
-// newer says whether a is a later state of the node than b: an API server may lag behind the one
-// that b came from.
+// newer reports whether a is a later revision of the node than b. An API server may lag behind the server that returned
+// b.
 func newer(a, b *corev1.Node) bool {
 	of := func(n *corev1.Node) uint64 {
-		v, _ := strconv.ParseUint(n.ResourceVersion, 10, 64) // not a number: of no age
+		v, _ := strconv.ParseUint(n.ResourceVersion, 10, 64) // 0 if it is not a number
 		return v
 	}
 	return of(a) > of(b)
 }
 
-// sameNode compares statuses without the times of heartbeats.
+// sameNode reports whether two statuses are equal apart from heartbeat times.
 func sameNode(a, b *corev1.NodeStatus) bool {
 	a, b = a.DeepCopy(), b.DeepCopy()
 	for _, s := range []*corev1.NodeStatus{a, b} {

@@ -24,7 +24,7 @@ func TestRejectedPodsSayWhyAndWaitForNothingS06(t *testing.T) {
 	p := simplePod("web")
 	p.Spec.HostUsers = &no
 	rejected := func() bool { p := n.pod("web"); return p != nil && p.Status.Phase == corev1.PodFailed }
-	for range 2 { // and a kubelet that is started again says the same
+	for range 2 { // a restarted kubelet rejects it again
 		n.start()
 		if n.pod("web") == nil {
 			n.create(p)
@@ -40,8 +40,8 @@ func TestRejectedPodsSayWhyAndWaitForNothingS06(t *testing.T) {
 	}
 }
 
-// A pod that was placed past the scheduler fails where the scheduler would not have placed it, in the words of the
-// plugin that says so.
+// A pod that did not pass the scheduler fails on a node where the scheduler would not have placed it. The reason is
+// that of the scheduler's plugin.
 func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	n := newNode(t)
 	n.cfg.NodeLabels = map[string]string{"disk": "ssd"}
@@ -107,7 +107,7 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	placed("udp", port(corev1.ProtocolUDP, ""))
 	runs("udp")
 
-	// Who has placed a pod may know of a label that this daemon has not read yet.
+	// The pod may rely on a label that the kubelet has not read yet.
 	label := []byte(`{"metadata":{"labels":{"new":"yes"}}}`)
 	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label,
 		metav1.PatchOptions{}); err != nil {
@@ -115,7 +115,7 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	}
 	placed("early", func(s *corev1.PodSpec) { s.NodeSelector = map[string]string{"new": "yes"} })
 	runs("early")
-	// What no longer suits a pod that runs does not end it, when the kubelet is started again either.
+	// A running pod is not ended when the node no longer suits it, even if the kubelet restarts.
 	n.stop()
 	label = []byte(`{"metadata":{"labels":{"new":null}}}`)
 	if _, err := n.client.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, label,
@@ -130,8 +130,8 @@ func TestAPodFailsOnANodeThatDoesNotSuitIt(t *testing.T) {
 	}
 }
 
-// A kubelet that starts takes in the pods that have their place first: one that came while it was away is refused for
-// their ports and what they use, and runs beside none of them.
+// A starting kubelet admits running pods first. A pod that came during the downtime is rejected if it conflicts with
+// their ports or resources.
 func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -143,7 +143,7 @@ func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
 	n.create(port("first"))
 	n.until("first to run", func() bool { return n.pod("first").Status.Phase == corev1.PodRunning })
 	n.stop()
-	for i := range 8 { // whichever is told first
+	for i := range 8 { // in any order
 		n.create(port(string(rune('a' + i))))
 	}
 	n.start()
@@ -159,7 +159,7 @@ func TestAPodThatCameWhileTheKubeletWasAwayTakesNobodysPort(t *testing.T) {
 	}
 }
 
-// A node that cannot be read is no reason to refuse a pod.
+// A pod is not rejected because the node cannot be read.
 func TestAPodIsTakenWhileItsNodeCannotBeRead(t *testing.T) {
 	n := newNode(t)
 	n.start()
@@ -193,7 +193,7 @@ func TestParametersSayYesAsTheAPIServersDo(t *testing.T) {
 	}
 }
 
-// mounting is a runtime that keeps what containers mount.
+// mounting is a runtime that records the mounts of containers.
 type mounting struct {
 	*hollowRuntime
 	mounts chan []*criapi.Mount

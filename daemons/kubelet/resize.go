@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// allocate gives a pod the size that its source wants, if the node has room for that, and returns the pod with the size
-// that it has then. The caller holds k.mu.
+// allocate grants a pod the size in its spec if the node has room for it. It returns the pod with the granted size. The
+// caller holds k.mu.
 func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,8 +50,7 @@ func (k *Kubelet) allocate(w *worker, p *corev1.Pod) *corev1.Pod {
 	return pod.Allocated(p, w.given)
 }
 
-// resizable returns why the node does not give a pod the size that it wants, or nothing when it does. The caller holds
-// k.mu.
+// resizable returns why the node cannot grant the size in a pod's spec, or "" if it can. The caller holds k.mu.
 func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceCPU} {
@@ -76,8 +75,7 @@ func (k *Kubelet) resizable(p *corev1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// retryResizes looks whether there is room by now for the sizes that pods wait for: first for those of the highest
-// priority.
+// retryResizes checks whether there is room now for pending resizes, highest priority first.
 func (k *Kubelet) retryResizes() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -103,7 +101,7 @@ func (k *Kubelet) retryResizes() {
 	}
 }
 
-// resize gives one container the CPU and memory that its pod has.
+// resize sets the CPU and memory of one container to the size granted to its pod.
 func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	spec := pod.Find(f.Pod, step.Container)
 	if err := w.fitsIn(ctx, f, spec, step.ID); err != nil {
@@ -117,12 +115,12 @@ func (w *worker) resize(ctx context.Context, f *pod.Facts, step pod.Step) error 
 	return w.k.runtime.UpdateContainerResources(ctx, step.ID, size)
 }
 
-// widen sees to it that the pod as a whole is not narrower than any of its containers, those that are yet to be made
-// smaller and those that are to be larger: a group cannot have more than the one that it is in.
+// widen ensures that the pod's cgroup limits are at least as large as those of each container. That includes containers
+// that still have to shrink or grow. A cgroup cannot use more than its parent allows.
 func (w *worker) widen(f *pod.Facts) error {
 	limits := w.k.limits(f.Pod)
 	if w.limits == (cgroup.Limits{}) || limits == w.limits {
-		return nil // as it was made, or by a kubelet before this one: that one's containers fit
+		return nil // unchanged, or set by an earlier kubelet, whose containers fit
 	}
 	if limits = limits.Or(w.limits); limits == w.limits {
 		return nil
@@ -131,16 +129,16 @@ func (w *worker) widen(f *pod.Facts) error {
 		return fmt.Errorf("resize the pod's cgroup: %w", err)
 	}
 	w.setLimits(limits)
-	w.tell(func() { w.refresh = true }) // to what it is to be in the end
+	w.tell(func() { w.refresh = true }) // sets the final limits
 	return nil
 }
 
-// fitted returns the limits that can be set on the whole pod now. A memory limit below the current usage has to wait,
-// because the kernel would kill processes of the pod.
+// fitted returns the limits that can be set on the pod's cgroup now, and when to try again. A memory limit below the
+// current usage has to wait, because the kernel would kill processes of the pod.
 func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits, again time.Time) (cgroup.Limits,
 	time.Time) {
 	had := w.limits.MemoryLimit
-	// A pod that a kubelet before this one has made has the limit that it was given, unless it is resized at once.
+	// A pod of an earlier kubelet has the limit that it was given, unless it is being resized.
 	fits := w.limits == (cgroup.Limits{}) && f.Resize.Begun == 0
 	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
 		return limits, again
@@ -165,27 +163,28 @@ func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits,
 	if problem == "" {
 		return limits, again
 	}
-	limits.MemoryLimit = had // which is not written when it is not known
+	limits.MemoryLimit = had // zero, which sets no limit, if the old limit is unknown
 	if retry := time.Now().Add(resizeAgain); again.IsZero() || retry.Before(again) {
 		again = retry
 	}
 	return limits, again
 }
 
-// podMemory is how an error begins that is about the memory of a pod as a whole.
+// podMemory is the prefix of errors about the memory limit of a whole pod.
 const podMemory = "attempting to set pod memory limit"
 
-// setLimits notes the limits that the pod's group has.
+// setLimits records the limits that were set on the pod's cgroup.
 func (w *worker) setLimits(l cgroup.Limits) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.limits = l
 }
 
-// resizeAgain is when a limit of memory that a pod did not fit in is tried again.
+// resizeAgain is the delay before a memory limit is tried again that was below the pod's usage.
 const resizeAgain = 10 * time.Second
 
-// fitsIn refuses a limit of memory that is below what the container uses: the kernel would kill it.
+// fitsIn returns an error if a memory limit is below the container's usage, because the kernel would kill the
+// container.
 func (w *worker) fitsIn(ctx context.Context, f *pod.Facts, spec *corev1.Container, id string) error {
 	limit := spec.Resources.Limits.Memory().Value()
 	for _, c := range f.Containers {
@@ -216,9 +215,9 @@ func (w *worker) fitsIn(ctx context.Context, f *pod.Facts, spec *corev1.Containe
 	return nil
 }
 
-// settleResize takes in how the resize of a container went.
+// settleResize records the result of a container's resize.
 func (w *worker) settleResize(f *pod.Facts, step pod.Step, err error, now time.Time) {
-	// Also a runtime that says yes and does not do it is not asked all the time.
+	// Also delay the next attempt after success, in case the runtime reports success but changes nothing.
 	w.held[step.Container] = now.Add(min(firstRetry<<min(w.tries[step.Container], 8), lastRetry))
 	w.tries[step.Container]++
 	problem := ""
@@ -236,11 +235,11 @@ func (w *worker) settleResize(f *pod.Facts, step pod.Step, err error, now time.T
 	}
 	w.tell(func() {
 		w.sizing.Error = problem
-		w.refresh = true // the pod's own limits follow
+		w.refresh = true // the pod's own limits are updated next
 	})
 }
 
-// tellResized records an event when all containers of a pod have the size that they were given.
+// tellResized records an event when all containers of a pod have reached their granted size.
 func (w *worker) tellResized(f *pod.Facts) {
 	if f.Resize.Begun == 0 || pod.Resizing(f) {
 		return

@@ -24,7 +24,7 @@ func podCondition(p *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition
 	return nil
 }
 
-// ask changes what a pod's container requests.
+// ask changes the CPU request and limit of a pod's container.
 func (n *node) ask(name, cpu string) {
 	n.t.Helper()
 	p := n.pod(name).DeepCopy()
@@ -99,7 +99,7 @@ func TestPodsAreResizedInPlaceS23(t *testing.T) {
 	if s := n.pod("web").Status.ContainerStatuses[0]; s.AllocatedResources.Cpu().Value() != 2 {
 		t.Errorf("allocated %v", s.AllocatedResources)
 	}
-	// A kubelet that is started again gives no more than what was given.
+	// After a restart, the kubelet grants no more than before.
 	n.stop()
 	n.start()
 	n.until("the same word again", infeasible)
@@ -159,7 +159,7 @@ func TestFailureToResizeIsToldAndTriedAgain(t *testing.T) {
 	n.until("the next try", n.runsWith("web", "2"))
 }
 
-// groups records the limits of pods' groups.
+// groups records the limits of pods' cgroups.
 type groups struct {
 	hollow.Cgroups
 	mu   sync.Mutex
@@ -172,7 +172,7 @@ func (g *groups) Make(path string, l cgroup.Limits) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if l.MemoryLimit == 0 {
-		l.MemoryLimit = g.made[path].MemoryLimit // what is no limit is not written
+		l.MemoryLimit = g.made[path].MemoryLimit // a zero limit is not written
 	}
 	g.made[path] = l
 	return nil
@@ -184,7 +184,7 @@ func (g *groups) of(path string) cgroup.Limits {
 	return g.made[path]
 }
 
-// askAsAWhole changes what a pod has as a whole.
+// askAsAWhole changes the pod-level resources of a pod.
 func (n *node) askAsAWhole(name, cpu, memory string) {
 	n.t.Helper()
 	p := n.pod(name).DeepCopy()
@@ -231,7 +231,7 @@ func TestAPodIsResizedAsAWhole(t *testing.T) {
 		c := podCondition(n.pod("web"), corev1.PodResizePending)
 		return c != nil && c.Reason == corev1.PodReasonInfeasible
 	})
-	// A kubelet that is started again keeps the size that it gave.
+	// After a restart, the kubelet keeps the granted size.
 	n.stop()
 	n.start()
 	n.until("the same word again", func() bool {

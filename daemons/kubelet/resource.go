@@ -13,8 +13,7 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-// serveResourceMetrics answers with the few series that the metrics server reads,
-// under upstream's names.
+// serveResourceMetrics serves the metrics that the metrics server reads, under upstream's names.
 func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
 	used, err := usedNow(r.Context(), k.runtime)
 	if err != nil {
@@ -22,10 +21,10 @@ func (k *Kubelet) serveResourceMetrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-	_ = used.write(w, k.machine) // the client is gone, or has it
+	_ = used.write(w, k.machine) // an error means that the client has gone
 }
 
-// WriteResource writes what a node with these options serves at /metrics/resource, for nodes that serve nothing.
+// WriteResource writes what /metrics/resource serves. It is for simulated nodes, which have no server.
 func (o Options) WriteResource(ctx context.Context, w io.Writer) error {
 	used, err := usedNow(ctx, o.Runtime)
 	if err != nil {
@@ -34,10 +33,10 @@ func (o Options) WriteResource(ctx context.Context, w io.Writer) error {
 	return used.write(w, o.Machine)
 }
 
-// used is what the pods of a node use, as the runtime counts it.
+// used is the resource usage of the node's pods, as counted by the runtime.
 type used struct {
 	boxes   []*criapi.PodSandboxStats
-	created map[string]int64 // nanoseconds since 1970, of containers that run, by ID
+	created map[string]int64 // creation times of running containers by ID, in nanoseconds since 1970
 }
 
 func usedNow(ctx context.Context, runtime cri.Service) (used, error) {
@@ -55,8 +54,8 @@ func usedNow(ctx context.Context, runtime cri.Service) (used, error) {
 	return u, err
 }
 
-// figure is one number about a container or a pod, and when it was so, in nanoseconds since 1970; 0 where that is not
-// said.
+// figure returns one value of a container or a pod, and its time in nanoseconds since 1970, or 0 if the time is
+// unknown.
 type figure func(*criapi.CpuUsage, *criapi.MemoryUsage) (v float64, at int64, ok bool)
 
 func cpuFigure(c *criapi.CpuUsage, _ *criapi.MemoryUsage) (float64, int64, bool) {
@@ -67,7 +66,7 @@ func memoryFigure(_ *criapi.CpuUsage, m *criapi.MemoryUsage) (float64, int64, bo
 	return float64(m.GetWorkingSetBytes().GetValue()), m.GetTimestamp(), m.GetWorkingSetBytes() != nil
 }
 
-// write writes in the text format of Prometheus. What does not run uses nothing, and has no line.
+// write writes the metrics in the text format of Prometheus. Containers that do not run have no line.
 func (u used) write(to io.Writer, machine Machine) error {
 	w := bufio.NewWriter(to)
 	now := time.Now().UnixMilli()
@@ -119,7 +118,7 @@ func (u used) write(to io.Writer, machine Machine) error {
 	return w.Flush()
 }
 
-// each calls f for every container that runs, with when it was made.
+// each calls f for every running container, with its creation time.
 func (u used) each(f func(pod *criapi.PodSandboxMetadata, c *criapi.ContainerStats, created int64)) {
 	for _, b := range u.boxes {
 		for _, c := range b.GetLinux().GetContainers() {

@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// runtimeCounts are the metrics of what the kubelet asks the runtime to do, by upstream's names.
+// runtimeCounts are the metrics of the kubelet's calls to the runtime, under upstream's names.
 type runtimeCounts struct {
 	total, errors *prometheus.CounterVec
 	seconds       *prometheus.HistogramVec
@@ -52,7 +52,8 @@ func (c *runtimeCounts) ended(operation string, began time.Time, err error) {
 // counting returns a runtime whose calls are counted.
 func (c *runtimeCounts) counting(runtime cri.Service) cri.Service { return &countedRuntime{runtime, c} }
 
-// countedRuntime counts calls. What is not listed here, such as the stream of events, is not a call that ends.
+// countedRuntime counts calls. Methods that it does not override are not counted, such as the event stream, which does
+// not end.
 type countedRuntime struct {
 	cri.Service
 	counts *runtimeCounts
@@ -219,7 +220,7 @@ func (r *countedRuntime) ImageFsInfo(ctx context.Context) (list []*criapi.Filesy
 	return r.Service.ImageFsInfo(ctx)
 }
 
-// countedCgroups counts how long operations on cgroups take.
+// countedCgroups measures the duration of cgroup operations.
 type countedCgroups struct {
 	Cgroups
 	seconds *prometheus.HistogramVec

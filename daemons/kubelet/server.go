@@ -28,7 +28,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// stuckTime is how long the kubelet's list of pods may be locked before the kubelet counts as one that hangs.
+// stuckTime is how long the kubelet's list of pods may stay locked before the kubelet counts as hanging.
 const stuckTime = 5 * time.Second
 
 // lockWatch detects a lock that is held for too long. Concurrent callers share one goroutine that waits for the lock.
@@ -65,7 +65,8 @@ func (w *lockWatch) within(lock sync.Locker, d time.Duration) bool {
 	}
 }
 
-// progresses returns an error if the kubelet hangs. All work for pods needs the list of pods.
+// progresses returns an error if the kubelet hangs. It checks the lock on the list of pods, which all work on pods
+// needs.
 func (k *Kubelet) progresses() error {
 	if !k.listed.within(&k.mu, stuckTime) {
 		return fmt.Errorf("the list of pods has been locked for %s", stuckTime)
@@ -73,7 +74,7 @@ func (k *Kubelet) progresses() error {
 	return nil
 }
 
-// serve answers on the kubelet's port and on its health port until ctx ends.
+// serve serves the kubelet's port and its health port until ctx ends.
 func (k *Kubelet) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	k.env.Health.Live("syncloop", k.progresses)
@@ -111,14 +112,14 @@ func (k *Kubelet) serve(ctx context.Context) error {
 	k.metrics.serving.get.Store(&certificate)
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, GetCertificate: certificate,
-		// Streams are tunnelled raw, which HTTP/2 does not do.
+		// Streams are tunnelled as raw connections, which HTTP/2 does not support.
 		NextProtos: []string{"http/1.1"},
 	}
 	g.Go(func() error { return run.Serve(ctx, ln, gate.guard(k.routes()), config, 2*time.Second, k.env.Log) })
 	return g.Wait()
 }
 
-// routes are the kubelet's paths, all but the last of them upstream's.
+// routes returns the kubelet's handlers. All paths but the last are upstream's.
 func (k *Kubelet) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", k.env.Handler())
@@ -152,8 +153,7 @@ func (k *Kubelet) routes() http.Handler {
 	return mux
 }
 
-// serveFiles serves the directory that the logs of the machine are in, and nothing that a link in it leads to
-// elsewhere.
+// serveFiles serves the directory of the machine's logs. It does not follow links that lead out of the directory.
 func (k *Kubelet) serveFiles(w http.ResponseWriter, r *http.Request) {
 	root, err := os.OpenRoot(filepath.Dir(k.logRoot))
 	if err != nil {
@@ -334,12 +334,12 @@ func (k *Kubelet) serveLogs(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// flusher sends what has been written at once when there is no more for now.
+// flusher flushes the response whenever there is nothing more to write for the moment.
 type flusher struct{ w http.ResponseWriter }
 
 func (f *flusher) Write(b []byte) (int, error) { return f.w.Write(b) }
 
-// Flush sends what has been written.
+// Flush sends what was written.
 func (f *flusher) Flush() { _ = http.NewResponseController(f.w).Flush() }
 
 var _ io.Writer = (*flusher)(nil)

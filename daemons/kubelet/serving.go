@@ -23,8 +23,9 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// serving returns the source of the server's certificate: the file of the configuration, which is read again when it
-// changes; the cluster, which signs it while keep runs; or a self-signed one. keep is nil where nothing has to run.
+// serving returns the source of the server's certificate. That is the configured file, which is reloaded when it
+// changes; the cluster, which signs the certificate while keep runs; or a self-signed certificate. keep is nil if
+// nothing has to run.
 func (k *Kubelet) serving() (get func(*tls.ClientHelloInfo) (*tls.Certificate, error), keep func(context.Context),
 	err error) {
 	switch {
@@ -74,7 +75,7 @@ const (
 	currentServing = "kubelet-server-current.pem"
 	// signedWithin limits how long one request waits for its approval. Then another is created.
 	signedWithin = 15 * time.Minute
-	// Pauses between failed attempts grow from firstPause to lastPause.
+	// firstPause and lastPause are the shortest and longest pause between failed attempts.
 	firstPause, lastPause = 2 * time.Second, 32 * time.Second
 )
 
@@ -143,8 +144,9 @@ func (s *Serving) Keep(ctx context.Context) {
 	}
 }
 
-// due returns when the next certificate is to be requested: at once when there is none, or when it lacks a name or an
-// address, otherwise after 70 to 90 % of its lifetime, so that the nodes do not request theirs at the same time.
+// due returns when to request the next certificate. That is at once if there is none, or if it lacks a name or an
+// address. Otherwise it is after 70 to 90 % of its lifetime, at random, so that the nodes do not request theirs at the
+// same time.
 func (s *Serving) due() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// checkSettings refuses a configuration that this kubelet would not carry out: an owner who believes in a setting that
-// does nothing is worse off than one whose kubelet says why it does not start.
+// checkSettings rejects a configuration that this kubelet would not apply. Failing at the start is better than silently
+// ignoring a setting.
 func checkSettings(f *config.KubeletFile) error {
 	if err := config.Check(f); err != nil {
 		return fmt.Errorf("the kubelet's configuration: %w", err)
@@ -19,14 +19,14 @@ func checkSettings(f *config.KubeletFile) error {
 	return nil
 }
 
-// kernelDefaults are what upstream's kubelet wants of the kernel, by the files below /proc/sys.
+// kernelDefaults are the kernel settings that upstream's kubelet requires, by file below /proc/sys.
 var kernelDefaults = []struct{ name, want string }{
 	{"vm/overcommit_memory", "1"}, {"vm/panic_on_oom", "0"}, {"kernel/panic", "10"}, {"kernel/panic_on_oops", "1"},
 	{"kernel/keys/root_maxkeys", "1000000"}, {"kernel/keys/root_maxbytes", "25000000"},
 }
 
-// checkKernel returns how the kernel differs from the defaults that a kubelet with protectKernelDefaults insists on.
-// This kubelet never changes them by itself. sys is /proc/sys.
+// checkKernel returns an error for each kernel setting that differs from kernelDefaults. It is called with
+// protectKernelDefaults. This kubelet never changes the settings. sys is /proc/sys.
 func checkKernel(sys string) error {
 	var found []error
 	for _, d := range kernelDefaults {

@@ -65,7 +65,7 @@ func TestKernelIsHeldToItsDefaults(t *testing.T) {
 	}
 }
 
-// slow is a registry that says how many images are pulled at once.
+// slow is a registry that records how many images are pulled concurrently.
 type slow struct {
 	*hollow.Runtime
 	now, most atomic.Int32

@@ -13,17 +13,17 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// outcome is what came of a step.
+// outcome is the result of a step.
 type outcome struct {
 	err   error
-	again time.Time // Prepare: when volumes need a new look
+	again time.Time // of Prepare: when to refresh the volumes
 }
 
-// failure is why a container did not start, in the words of its status.
+// failure is why a container did not start, with the reason and message for its status.
 type failure struct {
 	reason, message string
-	image           string // set when its image could not be had
-	quick           bool   // worth another try soon
+	image           string // set if the image could not be obtained
+	quick           bool   // worth retrying soon
 }
 
 func (f *failure) Error() string { return f.reason + ": " + f.message }
@@ -33,7 +33,7 @@ const (
 	lastRetry  = time.Minute
 )
 
-// settle takes in what came of a step, and reports whether the worker is done.
+// settle records the result of a step, and reports whether the worker is done.
 func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 	if errors.Is(o.err, context.Canceled) {
 		return false
@@ -59,7 +59,7 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 			w.prepared, w.again, w.retries = true, o.again, 0
 			delete(w.waits, "")
 		case w.prepared:
-			w.again = now.Add(10 * time.Second) // containers keep what they have
+			w.again = now.Add(10 * time.Second) // running containers keep the volumes that they have
 		default:
 			reason, message := "FailedMount", joined(o.err)
 			if d, ok := errors.AsType[*devicesError](o.err); ok {
@@ -112,21 +112,21 @@ func (w *worker) settle(f *pod.Facts, step pod.Step, o outcome) (done bool) {
 
 func joined(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// holdPod keeps the pod as a whole from another try for a while.
+// holdPod delays the next attempt for the whole pod.
 func (w *worker) holdPod(now time.Time, reason, message string) {
 	delay := min(firstRetry<<min(w.retries, 8), lastRetry)
 	w.retries++
 	w.waits[""] = pod.Wait{Reason: reason, Message: message, At: now, Until: now.Add(delay)}
 }
 
-// holdOn slows the repetition of a step that has to succeed in the end.
+// holdOn delays the repetition of a step that must succeed eventually.
 func (w *worker) holdOn(now time.Time) {
 	w.retries++
 	w.hold = now.Add(min(50*time.Millisecond<<min(w.retries, 6), 2*time.Second))
 }
 
-// settleAdmission takes in whether the pod's network policies hold. Why they do not is told once, however often it is
-// asked.
+// settleAdmission records whether the pod's network policies are in effect. The reason why they are not is reported
+// once, however often the step is repeated.
 func (w *worker) settleAdmission(f *pod.Facts, step pod.Step, err error, now time.Time) {
 	if err == nil {
 		w.admitted, w.refused, w.retries = step.SandboxID, "", 0
@@ -145,7 +145,7 @@ func (w *worker) settleAdmission(f *pod.Facts, step pod.Step, err error, now tim
 	w.holdOn(now)
 }
 
-// settleStart takes in how the start of a container went.
+// settleStart records the result of a container's start.
 func (w *worker) settleStart(f *pod.Facts, step pod.Step, err error, now time.Time) {
 	name := step.Container
 	spec := pod.Find(f.Pod, name)

@@ -72,7 +72,7 @@ func (s signing) sign(ctx context.Context) (certs.Pair, error) {
 	return certs.Pair{Cert: cert, Key: text}, nil
 }
 
-// await returns the certificate of a request once it is signed.
+// await returns the certificate of a request once it is signed. It watches again when a watch ends.
 func (s signing) await(ctx context.Context, name string, uid types.UID) ([]byte, error) {
 	for {
 		cert, err := s.follow(ctx, name, uid)

@@ -14,8 +14,7 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// watchPods follows the pods that the API has for this node, and the services
-// that pods find in their environment.
+// watchPods watches the pods that are assigned to this node, and the services for the pods' environment.
 func (k *Kubelet) watchPods(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if !k.watches.shared() {
@@ -37,8 +36,8 @@ func (k *Kubelet) watchPods(ctx context.Context) error {
 	return g.Wait()
 }
 
-// lean drops what the kubelet has no use for from objects that it keeps. It leaves
-// what it is given as it is.
+// lean removes fields that the kubelet does not need from objects that it caches. It copies the object before changing
+// it.
 func lean(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -57,7 +56,7 @@ func lean(o any) (any, error) {
 	return o, nil
 }
 
-// seen takes in a pod that the API has for this node.
+// seen handles a pod of this node that was added or changed in the API.
 func (k *Kubelet) seen(p *corev1.Pod) {
 	k.status.seen(p)
 	if pod.IsMirror(p) {
@@ -68,7 +67,7 @@ func (k *Kubelet) seen(p *corev1.Pod) {
 	k.give(p)
 }
 
-// give hands a pod to its worker, which it starts when there is none.
+// give passes a pod to its worker. It starts a worker if there is none.
 func (k *Kubelet) give(p *corev1.Pod) {
 	misplaced := k.misplaced(p)
 	k.mu.Lock()
@@ -110,7 +109,7 @@ func (k *Kubelet) launch(w *worker) {
 			return
 		}
 		w.mu.Lock()
-		p := w.pod // which may still be updated
+		p := w.pod // may have been updated since
 		w.mu.Unlock()
 		k.objects.forget(uid)
 		k.status.forget(uid)
@@ -124,7 +123,7 @@ func (k *Kubelet) launch(w *worker) {
 	})
 }
 
-// lost takes in that the API no longer has a pod.
+// lost handles a pod that the API no longer has.
 func (k *Kubelet) lost(p *corev1.Pod) {
 	if pod.IsMirror(p) {
 		k.mirrors.lostMirror(p)
@@ -138,9 +137,8 @@ func (k *Kubelet) lost(p *corev1.Pod) {
 	}
 }
 
-// watchRuntime wakes the workers of pods of which the runtime tells news, and all
-// of them now and then for what it did not tell. A runtime that tells nothing is asked
-// every second.
+// watchRuntime wakes the workers of pods for which the runtime reports events. It also wakes all workers periodically,
+// in case an event was lost. If the runtime reports no events, it wakes them every second.
 func (k *Kubelet) watchRuntime(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -168,13 +166,12 @@ func (k *Kubelet) watchRuntime(ctx context.Context) error {
 				return ctx.Err()
 			}
 			listen()
-			k.pokeAll() // also for a runtime whose events end before it is known to listen, again and again
+			k.pokeAll() // also for a runtime whose event stream repeatedly ends before it is known to work
 		}
 	}
 }
 
-// poke wakes the worker of a pod because the runtime has news of it, or all of
-// them when that may have been of any.
+// poke wakes the worker of a pod to observe the runtime. An empty uid wakes all workers.
 func (k *Kubelet) poke(uid string) {
 	if uid == "" {
 		k.pokeAll()
@@ -200,7 +197,7 @@ func (k *Kubelet) pokeAll() {
 	}
 }
 
-// changed wakes the workers of pods that use an object of the API that changed.
+// changed wakes the worker of a pod that uses an API object that has changed.
 func (k *Kubelet) changed(uid types.UID) {
 	k.mu.Lock()
 	w := k.workers[uid]
@@ -210,6 +207,5 @@ func (k *Kubelet) changed(uid types.UID) {
 	}
 }
 
-// relist is how often the runtime is asked about everything although it tells of
-// its changes by itself.
+// relist is how often all pods are observed even though the runtime reports events.
 const relist = 5 * time.Minute

@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/kubelet/probe"
 )
 
-// start brings one container up: image, environment, mounts, create, start, and
-// what is to be done right after.
+// start starts one container: it obtains the image, prepares the environment and the mounts, creates and starts the
+// container, and runs the postStart hook.
 func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	k, p := w.k, f.Pod
 	spec := pod.Find(p, step.Container)
@@ -83,7 +83,7 @@ func (w *worker) start(ctx context.Context, f *pod.Facts, step pod.Step) error {
 	return nil
 }
 
-// seeTarget lets an ephemeral container see the processes of the one it looks into.
+// seeTarget puts an ephemeral container into the process namespace of its target container.
 func seeTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error {
 	target := pod.Target(f.Pod, name)
 	if target == "" {
@@ -99,7 +99,7 @@ func seeTarget(config *criapi.ContainerConfig, f *pod.Facts, name string) error 
 	return fmt.Errorf("unable to find target container %q: it does not run", target)
 }
 
-// containerConfig gathers what a container gets from outside its specification.
+// containerConfig assembles a container's runtime configuration, including everything that comes from outside its spec.
 func (w *worker) containerConfig(
 	ctx context.Context,
 	f *pod.Facts,
@@ -172,7 +172,7 @@ func (w *worker) containerConfig(
 		Devices: k.devices.IDs(p, spec), Volumes: devices})
 }
 
-// listServices returns the services for pods' environment, once they are known.
+// listServices returns the services for pods' environment, or nil before the API is synced.
 func (k *Kubelet) listServices(ctx context.Context) ([]*corev1.Service, error) {
 	select {
 	case <-k.synced:
@@ -183,7 +183,7 @@ func (k *Kubelet) listServices(ctx context.Context) ([]*corev1.Service, error) {
 	}
 }
 
-// hook carries out a lifecycle handler.
+// hook runs a lifecycle handler.
 func (w *worker) hook(
 	ctx context.Context,
 	f *pod.Facts,
@@ -212,16 +212,15 @@ func (w *worker) hook(
 
 const hookTime = time.Hour
 
-// linkLog makes the name below /var/log/containers by which log collectors find a
-// container's log. Where that is not there, they are not either.
+// linkLog creates the link below /var/log/containers by which log collectors find a container's log. It ignores errors,
+// because without that directory there are no log collectors.
 func (k *Kubelet) linkLog(p *corev1.Pod, container string, attempt uint32, id string) {
 	dir := filepath.Join(filepath.Dir(k.logRoot), "containers")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return
 	}
 	link := filepath.Join(dir, fmt.Sprintf("%s_%s_%s-%s.log", p.Name, p.Namespace, container, id))
-	// Relative, so that it leads to the log also where the directory of logs is mounted elsewhere, and when it is
-	// served.
+	// A relative link also works if the logs directory is mounted elsewhere, and when the kubelet serves it.
 	log, err := filepath.Rel(dir, filepath.Join(cri.LogDir(k.logRoot, p), cri.LogPath(container, attempt)))
 	if err != nil {
 		return

@@ -12,18 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// staticRecord is what the directory of static pods last held, kept over restarts of the kubelet. What cannot be read
-// is not gone: a directory that is missing, or that another one lies over, and a manifest that is broken end no pod,
-// and the record says which pods those are.
+// staticRecord records the static pods of the manifest directory across restarts of the kubelet. A missing or
+// overmounted directory, or a broken manifest, must not end a pod. The record identifies the pods that are kept then.
 type staticRecord struct {
-	Device uint64               `json:"device"` // of the directory, with
+	Device uint64               `json:"device"` // device and inode of the directory
 	Inode  uint64               `json:"inode"`
-	Pods   map[string]types.UID `json:"pods"` // by manifest, the last version that could be read
+	Pods   map[string]types.UID `json:"pods"` // by manifest path, the last version that could be read
 }
 
 func (k *Kubelet) recordPath() string { return filepath.Join(k.cfg.RootDir, "static-pods.json") }
 
-// loadRecord reads the record of the kubelet before this one. It reports false when there is none.
+// loadRecord reads the record of the previous kubelet. It returns false if there is none.
 func (k *Kubelet) loadRecord() (r staticRecord, found bool, err error) {
 	data, err := os.ReadFile(k.recordPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,8 +51,8 @@ func (k *Kubelet) saveRecord(r staticRecord) error {
 	return nil
 }
 
-// writeRecord has the record outlive a loss of power: one that cannot be read afterwards would keep every static pod
-// from starting.
+// writeRecord writes the record durably. A record that is corrupt after a power loss would keep every static pod from
+// starting.
 func (k *Kubelet) writeRecord(data []byte) error {
 	f, err := os.OpenFile(k.recordPath()+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -76,7 +75,7 @@ func (k *Kubelet) writeRecord(data []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// identity says which directory is at a path.
+// identity returns the device and inode of a directory.
 func identity(dir string) (device, inode uint64, err error) {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -24,8 +24,7 @@ func (n *node) manifest(name, text string) string {
 	return path
 }
 
-// A directory that is missing, or that an empty one lies over, says nothing of the pods that it had, also to a kubelet
-// that just began.
+// Static pods stay if their directory is missing or overmounted by an empty one, even if the kubelet restarts.
 func TestStaticPodsOutliveTheirDirectoryS23(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, dir string){
 		"missing": func(t *testing.T, dir string) {
@@ -94,7 +93,7 @@ func TestABrokenManifestHoldsItsOwnPodAloneS23(t *testing.T) {
 	if err := os.Remove(other); err != nil {
 		t.Fatal(err)
 	}
-	k = n.built() // as after a restart
+	k = n.built() // simulates a restart
 	if err := k.readManifests(); err == nil {
 		t.Error("the broken manifest was not told of")
 	}

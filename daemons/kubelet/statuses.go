@@ -19,14 +19,14 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-const callTime = 15 * time.Second // for one request to the API
+const callTime = 15 * time.Second // limits one request to the API
 
-// statuses writes pods' statuses to the API: at once when one changes, the latest
-// only, and again until it is there.
+// statuses writes the statuses of pods to the API. It writes a change at once, skips superseded statuses, and retries
+// until the write succeeds.
 type statuses struct {
 	client  kubernetes.Interface
 	log     *slog.Logger
-	writers int // how many pods' statuses are written at once
+	writers int // number of concurrent writes
 	queue   workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu   sync.Mutex
@@ -34,7 +34,7 @@ type statuses struct {
 }
 
 type entry struct {
-	writing sync.Mutex // one write at a time, in order
+	writing sync.Mutex // serializes the writes of one pod
 	pod     *corev1.Pod
 	want    *corev1.PodStatus
 }
@@ -76,8 +76,7 @@ func (s *statuses) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// seen takes in a pod as the API has it. A status that someone else has written
-// over is written again.
+// seen records a pod as read from the API. If another client has overwritten its status, the status is written again.
 func (s *statuses) seen(p *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +91,7 @@ func (s *statuses) seen(p *corev1.Pod) {
 	}
 }
 
-// publish has a status written unless it is what was last wanted.
+// publish schedules the write of a status unless it equals the last one.
 func (s *statuses) publish(p *corev1.Pod, status corev1.PodStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +113,7 @@ func (s *statuses) forget(uid types.UID) {
 	delete(s.pods, uid)
 }
 
-// flush writes what is wanted of one pod, when the API has something else.
+// flush writes the wanted status of one pod if the API has a different one.
 func (s *statuses) flush(ctx context.Context, uid types.UID) error {
 	s.mu.Lock()
 	e := s.pods[uid]
@@ -150,8 +149,8 @@ func (s *statuses) flush(ctx context.Context, uid types.UID) error {
 	return nil
 }
 
-// statusPatch returns the patch that makes the pod's status what is wanted, or nil.
-// It names the pod's uid, so that it never reaches another pod of the same name.
+// statusPatch returns the patch from the pod's current status to the wanted one, or nil if they are equal. The patch
+// contains the pod's UID, so that it never changes another pod of the same name.
 func statusPatch(p *corev1.Pod, want *corev1.PodStatus) ([]byte, error) {
 	if equality.Semantic.DeepEqual(p.Status, *want) {
 		return nil, nil

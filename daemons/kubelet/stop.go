@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// kill ends one container: its preStop handler first, within the same grace period.
+// kill stops one container. It runs the preStop handler first, within the same grace period.
 func (w *worker) kill(ctx context.Context, f *pod.Facts, name, id string, grace time.Duration) error {
 	began := time.Now()
 	if spec := pod.Find(f.Pod, name); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil &&
@@ -32,9 +32,8 @@ func (w *worker) kill(ctx context.Context, f *pod.Facts, name, id string, grace 
 	return w.k.runtime.StopContainer(ctx, id, left)
 }
 
-// killPod ends all containers of a pod, and then its sandboxes. Containers proper
-// go together; sidecars follow in the reverse of the order in which they came, so that
-// each is there for those it serves.
+// killPod stops all containers of a pod, and then its sandboxes. Regular containers stop together. Sidecars stop
+// afterwards in reverse order of their start, so that each outlives the containers that use it.
 func (w *worker) killPod(ctx context.Context, f *pod.Facts, grace time.Duration) error {
 	began := time.Now()
 	var together []pod.Container

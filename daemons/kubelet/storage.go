@@ -15,10 +15,10 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-// storage is how much of the machine's disk a pod takes, in bytes.
+// storage is a pod's usage of the machine's disk, in bytes.
 type storage struct {
-	containers map[string]int64 // what each container wrote into its own file system, and its log
-	volumes    int64            // the pod's volumes, and the files that it shares with the kubelet
+	containers map[string]int64 // by container: its writable layer and its logs
+	volumes    int64            // the pod's volumes, and the files that the kubelet shares with it
 }
 
 func (s storage) sum() int64 {
@@ -29,7 +29,7 @@ func (s storage) sum() int64 {
 	return sum
 }
 
-// layers returns what each container wrote into its own file system, as the runtime counts it, by pod and name.
+// layers returns the size of each container's writable layer as reported by the runtime, by pod UID and container name.
 func (k *Kubelet) layers(ctx context.Context) (map[types.UID]map[string]int64, error) {
 	stats, err := k.runtime.ListPodSandboxStats(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (k *Kubelet) layers(ctx context.Context) (map[types.UID]map[string]int64, e
 	return found, nil
 }
 
-// stored counts what a pod takes of the disk.
+// stored returns a pod's disk usage.
 func (k *Kubelet) stored(p *corev1.Pod, layers map[string]int64) storage {
 	s := storage{containers: map[string]int64{}, volumes: k.volumes.Stored(p)}
 	for _, c := range containerNames(p) {
@@ -73,7 +73,7 @@ func containerNames(p *corev1.Pod) []string {
 	return names
 }
 
-// logBytes returns how much the logs of a container take, with their older parts.
+// logBytes returns the size of a container's logs, including rotated parts.
 func (k *Kubelet) logBytes(p *corev1.Pod, container string) (sum int64) {
 	err := k.inLogs(func(root *os.Root) error {
 		dir := k.logName(filepath.Join(cri.LogDir(k.logRoot, p), container))
@@ -90,16 +90,16 @@ func (k *Kubelet) logBytes(p *corev1.Pod, container string) (sum int64) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		k.env.Log.Debug("count a container's logs", "pod", key(p), "container", container, "error", err)
 	}
-	return sum // what could not be counted whole is as much at least
+	return sum // on errors the sum is a lower bound
 }
 
-// limitsStorage reports whether a pod may take a limited amount of the disk.
+// limitsStorage reports whether a pod has a limit on ephemeral storage.
 func limitsStorage(p *corev1.Pod) bool {
 	_, limited := resource.PodLimits(p, resource.PodResourcesOptions{})[corev1.ResourceEphemeralStorage]
 	return limited
 }
 
-// overStorage returns why a pod that has limits has to go for what it takes of the disk, or nothing.
+// overStorage returns why a pod with limits is evicted for its disk usage, or "" if it is within its limits.
 func overStorage(p *corev1.Pod, s storage) string {
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{})
 	if whole, limited := limits[corev1.ResourceEphemeralStorage]; limited && s.sum() > whole.Value() {

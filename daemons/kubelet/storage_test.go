@@ -52,7 +52,7 @@ func TestLimitsOfStorageHoldForPodsAndContainersS26(t *testing.T) {
 
 type hollowRuntime = hollow.Runtime
 
-// writes is a runtime whose containers wrote something into their own file systems.
+// writes is a runtime whose containers have written data to their file systems.
 type writes struct {
 	*hollowRuntime
 	bytes uint64
@@ -109,7 +109,7 @@ func TestPodsThatWriteMoreThanTheyMayAreEvictedS26(t *testing.T) {
 	}
 }
 
-// The runtime reads the statistics of every container for an answer, so that it is asked only where a pod has a limit.
+// Reading statistics is expensive, so the runtime is only asked if a pod has a limit.
 func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
 	for _, limited := range []bool{false, true} {
 		n := newNode(t)
@@ -138,7 +138,7 @@ func TestStatisticsAreReadOnlyForPodsWithLimits(t *testing.T) {
 	}
 }
 
-// put writes 4 MiB into a file.
+// put writes a file of 4 MiB.
 func (n *node) put(path string) {
 	n.t.Helper()
 	if err := os.WriteFile(path, make([]byte, 4<<20), 0o644); err != nil {

@@ -70,8 +70,8 @@ func (k *Kubelet) servePortForward(w http.ResponseWriter, r *http.Request) {
 	k.stream(w, r, to, err)
 }
 
-// on reports whether one of a query's names is set: upstream has two for each. As everywhere in the API, whatever is
-// there says yes but 0 and false, in any case of letters.
+// on reports whether one of the query parameters is set. Upstream has two names for each. As everywhere in the API, any
+// value means true except "0" and "false" in any case.
 func on(q url.Values, names ...string) bool {
 	for _, n := range names {
 		if v := q[n]; len(v) > 0 && v[0] != "0" && !strings.EqualFold(v[0], "false") {
@@ -81,8 +81,8 @@ func on(q url.Values, names ...string) bool {
 	return false
 }
 
-// stream joins the request's connection with the runtime's streaming server: the
-// upgrade and all that follows are between client and runtime.
+// stream connects the client with the runtime's streaming server. The upgrade and all following bytes pass between
+// client and runtime.
 func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err error) {
 	if err != nil {
 		http.Error(w, cri.Message(err), http.StatusInternalServerError)
@@ -102,7 +102,7 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	out := r.Clone(r.Context())
 	out.URL, out.Host, out.RequestURI = target, target.Host, ""
 	out.Header.Del("Authorization")
-	// The connection's own headers are part of the upgrade: Write keeps them.
+	// Write keeps the Connection header, which is part of the upgrade.
 	if err := out.Write(backend); err != nil {
 		http.Error(w, fmt.Sprintf("pass the request to the runtime: %v", err), http.StatusBadGateway)
 		return
@@ -115,7 +115,7 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	defer client.Close()
 	_ = client.SetDeadline(time.Time{})
 	defer context.AfterFunc(r.Context(), func() { _, _ = client.Close(), backend.Close() })()
-	// Whoever leaves a stream open and says nothing holds it no longer than the configuration allows.
+	// A client that leaves a stream idle loses it after the configured time.
 	up, down := io.Reader(buffered), io.Reader(backend)
 	if d := k.file.StreamingConnectionIdleTimeout.Duration; d > 0 {
 		idle := time.AfterFunc(d, func() { _, _ = client.Close(), backend.Close() })
@@ -126,8 +126,8 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	both.Go(func() {
 		_, _ = io.Copy(backend, up)
 		closeWrite(backend)
-		// What the client still sends is for nobody, and yet has to be taken: closing a
-		// connection over unread bytes resets it, and the client loses what it was told last.
+		// Drain what the client still sends. Closing a connection with unread bytes resets it, and the client would
+		// lose the last output.
 		_, _ = io.Copy(io.Discard, buffered)
 	})
 	_, _ = io.Copy(client, down)
@@ -136,7 +136,7 @@ func (k *Kubelet) stream(w http.ResponseWriter, r *http.Request, to string, err 
 	both.Wait()
 }
 
-// busy puts off the end of a stream whenever something comes.
+// busy postpones the idle timeout of a stream whenever data arrives.
 type busy struct {
 	io.Reader
 	idle *time.Timer
@@ -151,8 +151,7 @@ func (b *busy) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lastWords is how long a client may take to close its side when the runtime has closed
-// its own.
+// lastWords is how long a client may take to close its side after the runtime has closed its own.
 const lastWords = 5 * time.Second
 
 func closeWrite(c net.Conn) {

@@ -13,8 +13,7 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-// serveSummary answers with the use of resources by the node and its pods, as the
-// runtime counts it.
+// serveSummary serves the resource usage of the node and its pods, as counted by the runtime.
 func (k *Kubelet) serveSummary(w http.ResponseWriter, r *http.Request) {
 	boxes, err := k.runtime.ListPodSandboxStats(r.Context())
 	if err != nil {

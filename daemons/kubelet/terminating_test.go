@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// draining is a runtime whose containers say that they are not ready once they drain.
+// draining is a runtime whose containers become unready when they drain.
 type draining struct {
 	*hollowRuntime
-	ready, alive atomic.Int32 // how often each probe's command was run
+	ready, alive atomic.Int32 // number of runs of each probe's command
 	drains       atomic.Bool
 	begun, end   chan struct{} // of the preStop hook
 }
@@ -64,7 +64,7 @@ func TestATerminatingPodIsProbedForReadinessAlone(t *testing.T) {
 	d.drains.Store(true)
 	n.until("the terminating pod to be unready", func() bool { p := n.pod("web"); return p != nil && !isReady(p) })
 	n.until("more readiness probes", func() bool { return d.ready.Load() >= ready+3 })
-	if now := d.alive.Load(); now > alive+1 { // one may have been on its way
+	if now := d.alive.Load(); now > alive+1 { // one probe may have been running
 		t.Errorf("%d liveness probes of a terminating pod", now-alive)
 	}
 	d.drains.Store(false)

@@ -13,13 +13,13 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// claimUse is how full one volume of a claim is.
+// claimUse is the usage of one volume of a claim.
 type claimUse struct {
 	volume, namespace, claim string
 	volume.Use
 }
 
-// mountedClaim is a volume of a claim as a pod has it.
+// mountedClaim is a volume of a claim together with a pod that mounts it.
 type mountedClaim struct {
 	pod    *corev1.Pod
 	volume *corev1.Volume
@@ -29,25 +29,27 @@ type mountedClaim struct {
 // only one goroutine at a time measures a volume, and callers wait for it only briefly.
 type claimUses struct {
 	measure func(*corev1.Pod, *corev1.Volume) (volume.Use, error)
-	hangs   func(pods []mountedClaim, claim string, since time.Duration) // told once of a volume that does not answer
-	hang    time.Duration                                                // after how long that is so
+	// hangs is called once for a volume that does not respond.
+	hangs func(pods []mountedClaim, claim string, since time.Duration)
+	// hang is how long a measurement may take before hangs is called.
+	hang time.Duration
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]*measuredClaim
 }
 
-// measuredClaim is what is known of one volume.
+// measuredClaim is the state of one volume.
 type measuredClaim struct {
 	use   volume.Use
-	ok    bool          // use is as it was last measured
-	done  chan struct{} // closed when the measuring that is under way ends; nil when none is
-	began time.Time     // of the last measuring
-	told  bool          // it is known to hang
+	ok    bool          // use is valid
+	done  chan struct{} // closed when the running measurement ends; nil if none runs
+	began time.Time     // start of the last measurement
+	told  bool          // the volume is reported as hanging
 }
 
 const (
-	measureWait = 500 * time.Millisecond // for a volume
-	measureAge  = time.Second            // of a figure that is not measured anew
+	measureWait = 500 * time.Millisecond // limit for waiting on the measurements of one call
+	measureAge  = time.Second            // how long a measurement is reused
 )
 
 // of returns the usage of claim volumes by pod UID. A volume that does not respond has its last measured usage.
@@ -76,7 +78,7 @@ func (c *claimUses) of(pods []*corev1.Pod) map[types.UID][]claimUse {
 	return uses
 }
 
-// begin starts a measurement of each volume that needs one, and returns the channels to wait for. It forgets volumes
+// begin starts a measurement of each volume that needs one, and returns the channels to wait for. It removes volumes
 // that no pod uses.
 func (c *claimUses) begin(claims map[types.NamespacedName][]mountedClaim) (wait []<-chan struct{}) {
 	c.mu.Lock()
@@ -111,13 +113,13 @@ func (c *claimUses) begin(claims map[types.NamespacedName][]mountedClaim) (wait 
 	return wait
 }
 
-// ask measures a volume, by the first pod that has it mounted.
+// ask measures a volume through the first pod that has it mounted.
 func (c *claimUses) ask(m *measuredClaim, all []mountedClaim) {
 	var use volume.Use
 	err := errors.New("no pod has it")
 	for _, at := range all {
 		if use, err = c.measure(at.pod, at.volume); err == nil {
-			break // else it is not mounted yet, or not any more
+			break // otherwise it is not mounted yet, or no longer
 		}
 	}
 	c.mu.Lock()
@@ -127,7 +129,7 @@ func (c *claimUses) ask(m *measuredClaim, all []mountedClaim) {
 	m.done = nil
 }
 
-// await waits for what is being measured, for a moment in all.
+// await waits until the measurements end, but at most measureWait in total.
 func (c *claimUses) await(all []<-chan struct{}) {
 	timer := time.NewTimer(measureWait)
 	defer timer.Stop()
@@ -140,7 +142,7 @@ func (c *claimUses) await(all []<-chan struct{}) {
 	}
 }
 
-// claimUses returns how full the volumes of the claims of this node's pods are, by the uids of the pods.
+// claimUses returns the usage of claim volumes by pod UID.
 func (k *Kubelet) claimUses() map[types.UID][]claimUse {
 	var pods []*corev1.Pod
 	for _, w := range k.all() {
@@ -151,7 +153,7 @@ func (k *Kubelet) claimUses() map[types.UID][]claimUse {
 	return k.uses.of(pods)
 }
 
-// tellHanging reports a volume that does not answer to the pods that have it.
+// tellHanging reports a volume that does not respond by events on the pods that mount it.
 func (k *Kubelet) tellHanging(all []mountedClaim, claim string, since time.Duration) {
 	k.env.Log.Warn("a volume does not respond", "namespace", all[0].pod.Namespace, "claim", claim, "since",
 		since.Round(time.Second))
@@ -162,7 +164,7 @@ func (k *Kubelet) tellHanging(all []mountedClaim, claim string, since time.Durat
 	}
 }
 
-// volumeStats are a pod's volumes as the summary has them.
+// volumeStats converts the usage of a pod's claim volumes for the summary.
 func volumeStats(p stats.PodReference, uses []claimUse) (found []stats.VolumeStats) {
 	for _, u := range uses {
 		found = append(
@@ -216,7 +218,7 @@ func (volumeMetrics) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. A claim that several pods have is one volume.
+// Collect implements prometheus.Collector. A claim that several pods use is reported once.
 func (m volumeMetrics) Collect(to chan<- prometheus.Metric) {
 	seen := map[types.NamespacedName]bool{}
 	for _, uses := range m.uses() {
@@ -232,7 +234,7 @@ func (m volumeMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// tellUnbounded says once that volumes are used without bounds.
+// tellUnbounded reports once that volumes are not limited to their size.
 func (k *Kubelet) tellUnbounded(name string, why error) {
 	k.unboundedOnce.Do(func() {
 		k.env.Log.Warn("volumes are not held to their size", "first", name, "reason", why)

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Who asks for the log of a container that has none is told why it does not start, whatever kind of container it is.
+// A log request for a container that has not started returns the reason why it waits, for all types of containers.
 func TestLogOfAContainerThatWaitsNamesTheReasonS08(t *testing.T) {
 	waits := func(name, reason string) []corev1.ContainerStatus {
 		return []corev1.ContainerStatus{

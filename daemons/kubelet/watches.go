@@ -20,33 +20,33 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Watches follow what kubelets need to know of the API: the pods that are on nodes, and the services that pods find in
-// their environment. A kubelet has Watches of its own, unless it shares those of its process, where there are many.
+// Watches watches the parts of the API that kubelets need: the pods assigned to nodes, and the services for pods'
+// environment. Each kubelet has its own Watches, unless a process with many kubelets shares one.
 type Watches struct {
 	onNodes, all *informers.Factory
 	pods         cache.ResourceEventHandlerRegistration
 	services     cache.SharedIndexInformer
-	nodes        corelisters.NodeLister // nil where the watches are of one node, which asks for itself
+	nodes        corelisters.NodeLister // nil if the watches are for one node, whose kubelet reads the node itself
 
 	mu        sync.Mutex
 	followers map[string]podFollower
-	told      map[string]map[types.NamespacedName]*corev1.Pod // by node: what there is, in the order of the watch
+	told      map[string]map[types.NamespacedName]*corev1.Pod // current pods by node, as delivered by the watch
 }
 
-// podFollower is told of the pods of one node. What it does must not wait for anything: other nodes are told after it.
+// podFollower receives the pods of one node. Its functions must not block, because other nodes wait for them.
 type podFollower struct{ seen, lost func(*corev1.Pod) }
 
-// ShareWatches returns watches for all kubelets of a process, over a client that may list pods, services and nodes.
-// They run until Run ends, which comes after the kubelets.
+// ShareWatches returns watches for all kubelets of a process. The client must be allowed to list pods, services and
+// nodes. The watches run until Run ends, which must come after the kubelets.
 func ShareWatches(client kubernetes.Interface) (*Watches, error) {
 	w, err := newWatches(client, fields.OneTermNotEqualSelector("spec.nodeName", ""))
 	if err == nil {
-		w.nodes = informers.Nodes(w.all).Lister() // which has them watched
+		w.nodes = informers.Nodes(w.all).Lister() // Lister registers the informer
 	}
 	return w, err
 }
 
-// newWatches returns watches of the pods that a selector chooses.
+// newWatches returns watches of the pods that match a selector.
 func newWatches(client kubernetes.Interface, pods fields.Selector) (w *Watches, err error) {
 	w = &Watches{followers: map[string]podFollower{}, told: map[string]map[types.NamespacedName]*corev1.Pod{}}
 	w.onNodes = informers.New(client, informers.WithTransform(lean),
@@ -71,7 +71,7 @@ func newWatches(client kubernetes.Interface, pods fields.Selector) (w *Watches, 
 	return w, nil
 }
 
-// Run follows the API until ctx ends. It is called once.
+// Run runs the watches until ctx ends. Call it once.
 func (w *Watches) Run(ctx context.Context) error {
 	w.onNodes.StartWithContext(ctx)
 	w.all.StartWithContext(ctx)
@@ -81,24 +81,24 @@ func (w *Watches) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// shared says whether there may be several kubelets.
+// shared reports whether several kubelets may share the watches.
 func (w *Watches) shared() bool { return w.nodes != nil }
 
-// synced waits until all that there is has been told; false when ctx ends first.
+// synced waits until the initial pods were delivered and the services are listed. It returns false if ctx ends first.
 func (w *Watches) synced(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.pods.HasSynced, w.services.HasSynced)
 }
 
-// listed waits until it is known which pods there are; false when ctx ends first.
+// listed waits until the initial pods were delivered. It returns false if ctx ends first.
 func (w *Watches) listed(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.pods.HasSynced)
 }
 
-// tell tells the node of a pod that it has changed; old is nil for a new one, p for one that is gone.
+// tell passes a changed pod to the follower of its node. old is nil for a new pod, p is nil for a deleted one.
 func (w *Watches) tell(old, p *corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Of a name there may be another pod, when the deletion of the first was not seen.
+	// There may be another pod with the same name if the deletion of the first was missed.
 	if old != nil && (p == nil || p.UID != old.UID) {
 		name := types.NamespacedName{Namespace: old.Namespace, Name: old.Name}
 		if delete(w.told[old.Spec.NodeName], name); len(w.told[old.Spec.NodeName]) == 0 {
@@ -122,8 +122,8 @@ func (w *Watches) tell(old, p *corev1.Pod) {
 	}
 }
 
-// follow has f told of the pods of a node, first of those that there are, until leave is called. Of these the ones come
-// first that have run, and then the older: who comes later has to go where there is no room for both.
+// follow passes the pods of a node to f until leave is called, beginning with the existing ones. Of these, pods that
+// have already run come first, then older ones: if there is not enough room, the later ones are rejected.
 func (w *Watches) follow(node string, f podFollower) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +147,7 @@ func (w *Watches) follow(node string, f podFollower) (leave func()) {
 	}
 }
 
-// count is how many pods a node has.
+// count returns the number of pods on a node.
 func (w *Watches) count(node string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

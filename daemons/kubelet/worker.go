@@ -18,41 +18,41 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// worker takes one pod through its life. Its goroutine alone decides and keeps
-// what it remembers; others only leave news in its inbox.
+// worker manages the life of one pod. Only its goroutine decides and changes the state; others leave news in the inbox
+// and wake it.
 type worker struct {
 	k    *Kubelet
 	wake chan struct{}
 
-	mu         sync.Mutex     // guards the inbox
-	pod        *corev1.Pod    // with the size that the node has given it
+	mu         sync.Mutex     // guards the inbox, which follows
+	pod        *corev1.Pod    // with the granted size
 	desired    *corev1.Pod    // as its source has it
-	given      pod.Allocation // what the node has given its containers
-	sizing     pod.Resize     // what is in the way of its resize
+	given      pod.Allocation // size granted to the containers
+	sizing     pod.Resize     // state of a pending or failed resize
 	removed    bool
-	dirty      bool // the runtime has news
-	refresh    bool // volumes have news
-	hurry      bool // something that the pod's volumes wait for has changed: they are tried at once
+	dirty      bool // the runtime has reported a change
+	refresh    bool // volumes must be refreshed
+	hurry      bool // an object that the volumes wait for has changed: retry at once
 	evicted    *pod.End
-	evictedAt  time.Time            // for what the machine is short of
-	gaveBack   bool                 // nothing of it is left that is being freed, as eviction has seen
-	discard    bool                 // the machine wants back what its containers have left
-	probes     map[string]pod.Probe // by container id
-	containers []pod.Container      // only the worker's goroutine changes these two
+	evictedAt  time.Time            // when it was evicted because of a shortage
+	gaveBack   bool                 // eviction has seen that nothing of it remains to be freed
+	discard    bool                 // the machine needs the disk space of the ended containers
+	probes     map[string]pod.Probe // by container ID
+	containers []pod.Container      // containers and released are changed only by the worker's goroutine
 	released   bool
 
-	// Only the worker's goroutine touches what follows.
+	// The following fields belong to the worker's goroutine.
 	sandboxes []pod.Sandbox
 	exited    map[string]pod.Container
 	observed  bool
 	asked     time.Time // when the runtime was last asked
 	prepared  bool
-	admitted  string        // the sandbox whose network policies hold, by its id
-	refused   string        // why they did not at the last try
-	limits    cgroup.Limits // of the pod's group, as last written: by the step under way, under mu
-	again     time.Time     // when volumes need a new look
-	retries   int           // of what concerns the pod as a whole
-	hold      time.Time     // before which no step is tried again
+	admitted  string        // ID of the sandbox whose network policies are in effect
+	refused   string        // why the last admission failed
+	limits    cgroup.Limits // of the pod's cgroup, as last written; changed by the running step, guarded by mu
+	again     time.Time     // when to refresh the volumes
+	retries   int           // failed attempts that concern the whole pod
+	hold      time.Time     // no step is retried before this time
 	waits     map[string]pod.Wait
 	backoff   map[string]pod.Backoff
 	pulls     map[string]pod.Backoff // by image
@@ -60,10 +60,10 @@ type worker struct {
 	probing   map[string]*probing
 	firstSeen time.Time
 	wasReady  bool
-	held      map[string]time.Time // by container: before when it is not resized again
-	tries     map[string]int       // by container: how often that was tried
-	resized   int64                // the resize that held and tries are about
-	backing   map[string]string    // by container: the back-off that has been told of
+	held      map[string]time.Time // by container: no resize before this time
+	tries     map[string]int       // by container: number of resize attempts
+	resized   int64                // the resize to which held and tries belong
+	backing   map[string]string    // by container: the back-off that an event last reported
 }
 
 func newWorker(k *Kubelet, p *corev1.Pod) *worker {
@@ -100,7 +100,7 @@ func (w *worker) update(p *corev1.Pod) {
 	})
 }
 
-// facts gathers all that is known now.
+// facts returns a snapshot of everything that is known about the pod.
 func (w *worker) facts() *pod.Facts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,24 +123,24 @@ func (w *worker) facts() *pod.Facts {
 	f.Resize.Held = maps.Clone(w.held)
 	f.Resize.Whole = w.sizing.Begun != 0 && w.limits != w.k.limits(w.pod)
 	if f.Admitted = w.admitted; w.k.cfg.NetworkPolicySocket == "" && len(f.Sandboxes) > 0 {
-		f.Admitted = f.Sandboxes[0].ID // there is nobody to ask
+		f.Admitted = f.Sandboxes[0].ID // no network policy service is configured
 	}
 	return f
 }
 
-// underway is a step that is being carried out.
+// underway is a running step.
 type underway struct {
 	step    pod.Step
 	began   time.Time
 	cancel  context.CancelFunc
 	done    chan outcome
-	removed bool // the pod was on its way out when it began
+	removed bool // the pod was already terminating when the step started
 	grace   time.Duration
-	look    time.Time // when it is looked whether volumes hang
+	look    time.Time // when to check whether volumes hang
 }
 
-// quiet is how long a step may run before the runtime is asked again meanwhile:
-// most are over sooner, and are looked at then.
+// quiet is how long a step may run before the runtime is asked again in the meantime. Most steps end sooner, and the
+// runtime is asked then.
 const quiet = 300 * time.Millisecond
 
 // run is the worker's goroutine. It returns when the pod is gone or ctx ends.
@@ -227,8 +227,8 @@ func (w *worker) hasNews() bool {
 	return w.dirty
 }
 
-// begun is what is known without the container that is being started: it neither counts as running nor is probed before
-// its postStart hook has ended.
+// begun returns the facts without the container that is being started. That container does not count as running and is
+// not probed until its postStart hook has ended.
 func begun(f *pod.Facts, u *underway) *pod.Facts {
 	if u == nil || u.step.Kind != pod.Start {
 		return f
@@ -240,8 +240,8 @@ func begun(f *pod.Facts, u *underway) *pod.Facts {
 	return &without
 }
 
-// superseded reports whether the pod is to go while something else is done for it,
-// or is to go faster than it is being killed.
+// superseded reports whether a running step should be canceled: because the pod must terminate, or because it must be
+// killed with a shorter grace period.
 func superseded(u *underway, f *pod.Facts) bool {
 	going := f.Removed || f.Pod.DeletionTimestamp != nil && !pod.IsMirror(f.Pod) || f.Evicted != nil
 	switch u.step.Kind {
@@ -253,11 +253,11 @@ func superseded(u *underway, f *pod.Facts) bool {
 	return false
 }
 
-// lastWait is how long a kubelet that ends waits for what the runtime is making.
+// lastWait is how long a stopping kubelet waits for its calls to the runtime.
 const lastWait = 5 * time.Second
 
-// abandon ends a step because the kubelet ends. What the step had asked of the
-// runtime may or may not be done: the next kubelet looks.
+// abandon cancels a running step because the kubelet stops. The runtime may or may not have completed the step. The
+// next kubelet observes the result.
 func (w *worker) abandon(u *underway) {
 	if u == nil {
 		return
@@ -269,7 +269,7 @@ func (w *worker) abandon(u *underway) {
 	}
 }
 
-// begin carries out a step in a goroutine of its own.
+// begin runs a step in a new goroutine.
 func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underway {
 	ctx, cancel := context.WithCancel(ctx)
 	u := &underway{
@@ -291,7 +291,7 @@ func (w *worker) begin(ctx context.Context, f *pod.Facts, step pod.Step) *underw
 	return u
 }
 
-// tellHanging reports what has been done with the pod's volumes for so long that it hangs.
+// tellHanging records events for operations on the pod's volumes that have taken so long that they hang.
 func (w *worker) tellHanging(f *pod.Facts) {
 	hanging := w.k.volumes.Hanging(string(f.Pod.UID), w.k.patience)
 	for _, what := range hanging {
@@ -304,8 +304,7 @@ func (w *worker) tellHanging(f *pod.Facts) {
 	}
 }
 
-// observe asks the runtime when it has news. It reports whether the worker knows
-// the runtime's state.
+// observe asks the runtime for the pod's state if there is news. It reports whether the worker knows the current state.
 func (w *worker) observe(ctx context.Context) bool {
 	w.mu.Lock()
 	dirty := w.dirty
@@ -332,8 +331,7 @@ func (w *worker) observe(ctx context.Context) bool {
 		return false
 	}
 	if !w.observed && len(sandboxes) > 0 && sandboxes[0].Ready {
-		// A kubelet before this one had prepared it; its volumes are brought up to date
-		// when the pod rests.
+		// An earlier kubelet has prepared the pod. Its volumes are refreshed when no other step is due.
 		w.prepared = true
 		w.again = time.Now()
 	}
@@ -344,7 +342,7 @@ func (w *worker) observe(ctx context.Context) bool {
 	return true
 }
 
-// refreshDue reports whether the contents of volumes need a new look.
+// refreshDue reports whether the volumes must be refreshed.
 func (w *worker) refreshDue(f *pod.Facts) bool {
 	if !w.prepared || w.released || f.Removed || f.Pod.DeletionTimestamp != nil {
 		return false
@@ -354,7 +352,7 @@ func (w *worker) refreshDue(f *pod.Facts) bool {
 	return w.refresh || !w.again.IsZero() && !f.Now.Before(w.again)
 }
 
-// publish reports the pod's status.
+// publish writes the pod's status to the API if it has changed.
 func (w *worker) publish(f *pod.Facts) {
 	if f.Removed {
 		return
@@ -383,7 +381,7 @@ func (w *worker) publish(f *pod.Facts) {
 	w.k.status.publish(target, status)
 }
 
-// tellBackoff records an event when a container begins to wait for another try.
+// tellBackoff records an event when a container starts to wait for another attempt.
 func (w *worker) tellBackoff(p *corev1.Pod, status *corev1.PodStatus) {
 	for _, list := range [][]corev1.ContainerStatus{status.InitContainerStatuses, status.ContainerStatuses} {
 		for _, c := range list {

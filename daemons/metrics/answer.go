@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// reading is what an answer says of the node or of one container.
+// reading holds an answer's samples about the node or one container.
 type reading struct {
-	name           string // of the container
+	name           string // of the container; empty for the node
 	cpu, memory    float64
-	start          float64 // seconds since 1970
-	at             int64   // milliseconds since 1970, of the CPU's
+	start          float64 // start time in seconds since 1970
+	at             int64   // time of the CPU sample in milliseconds since 1970
 	hasCPU, hasMem bool
 }
 
-// podReading is what an answer says of one pod, with a place for each container that the API knows.
+// podReading holds an answer's samples about one pod. It has an entry for each container that the API knows.
 type podReading struct {
 	uid        string
 	containers []reading
 }
 
-// answer is what one kubelet has said.
+// answer is the parsed answer of one kubelet.
 type answer struct {
 	node reading
 	pods map[string]*podReading // by namespace/name
 }
 
-// read reads a kubelet's answer. It is believed only for containers of the pods that the API says are on that node, so
-// that no node can say anything of others' pods, nor fill the memory with pods that do not exist.
+// read parses a kubelet's answer. It only accepts samples about pods that are on this node according to the API. So a
+// node cannot report about other nodes' pods, or fill the memory with pods that do not exist.
 func read(s *scanner, in io.Reader, pods []*Pod) (answer, error) {
 	a := answer{pods: make(map[string]*podReading, len(pods))}
 	for _, p := range pods {
@@ -83,13 +83,14 @@ func (r *reading) take(l *line) {
 	}
 }
 
-// What a figure may be at most, so that it is still one as an integer.
+// Limits of samples, so that they can be converted to integers.
 const (
 	maxSeconds = float64(math.MaxInt64 / int64(time.Second))
 	maxBytes   = float64(1 << 62)
 )
 
-// point returns a reading that came at a time; false where it is not complete, or cannot be.
+// point converts a reading. It returns false if the reading is incomplete or out of range. came is when the answer
+// arrived.
 func (r *reading) point(came time.Time) (Point, bool) {
 	if !r.hasCPU || !r.hasMem || r.cpu >= maxSeconds || r.memory >= maxBytes || r.start >= maxSeconds ||
 		float64(r.at)/1e3 >= maxSeconds {

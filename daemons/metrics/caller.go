@@ -16,12 +16,12 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// callers tells who asks. The API server, which has found that out, says so in headers; it is believed by its
-// certificate, which is of an authority that signs nothing else.
+// callers identifies the sender of a request. The API server authenticates users and names them in headers. It is
+// trusted because of its certificate, whose authority signs nothing else.
 type callers struct {
-	proxies *run.Authorities // nil: nobody is believed
-	names   []string         // that a front proxy's certificate may have; empty: any
-	clients *run.Authorities // of those who read the daemon's own pages; nil: of nobody
+	proxies *run.Authorities // authorities of front proxies; nil trusts none
+	names   []string         // permitted names in a front proxy's certificate; empty means any
+	clients *run.Authorities // authorities of clients that read the daemon's own pages; nil trusts none
 	revoked *run.Revoked
 }
 
@@ -45,7 +45,8 @@ func newCallers(cfg config.MetricsServer, log *slog.Logger) (c *callers, err err
 
 var errNotProxy = errors.New("only the cluster's API server is answered here: ask there")
 
-// passedOn returns as whom the API server makes a request. Headers of anybody else mean nothing.
+// passedOn returns the user on whose behalf the API server sends a request. It returns an error if the sender is not
+// the API server, since its headers prove nothing then.
 func (c *callers) passedOn(r *http.Request) (api.User, error) {
 	chain, err := c.verify(r.TLS, c.proxies)
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *callers) passedOn(r *http.Request) (api.User, error) {
 	return user, nil
 }
 
-// known returns the request with the chain of a client of the cluster's, where it has one.
+// known returns the request with the verified chain of its client certificate, if it has one.
 func (c *callers) known(r *http.Request) *http.Request {
 	state := *r.TLS
 	state.VerifiedChains = nil
@@ -90,7 +91,7 @@ func (c *callers) known(r *http.Request) *http.Request {
 	return &known
 }
 
-// verify returns the chain of a certificate that one of the authorities has signed and nobody has revoked.
+// verify returns the chain of a certificate that an authority in by has signed and that is not revoked.
 func (c *callers) verify(state *tls.ConnectionState, by *run.Authorities) ([]*x509.Certificate, error) {
 	if state == nil || len(state.PeerCertificates) == 0 || by == nil {
 		return nil, errors.New("no certificate")

@@ -17,26 +17,26 @@ import (
 // Source reads what the kubelet of a node serves at /metrics/resource.
 type Source interface {
 	Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, error)
-	// Forget is told of a node that is gone.
+	// Forget releases the resources for a node that is gone.
 	Forget(node string)
 }
 
 const (
-	// parallel is how many nodes are asked at once.
+	// parallel is the maximum number of concurrent requests.
 	parallel = 64
-	// lookEvery is how often it is looked whose turn it is.
+	// lookEvery is the interval between checks for nodes that are due.
 	lookEvery = 250 * time.Millisecond
-	// mostPatience is how long a node that does not answer is left alone at most.
+	// mostPatience is the maximum interval between requests to a node that does not answer.
 	mostPatience = time.Minute
 )
 
-// collector asks every node once an interval.
+// collector reads the metrics of every node once per interval.
 type collector struct {
 	objects  Objects
 	source   Source
 	store    *store
 	interval time.Duration
-	deadline time.Duration // of one node
+	deadline time.Duration // for one node
 	log      *slog.Logger
 	observed *observed
 	scanners sync.Pool
@@ -45,11 +45,11 @@ type collector struct {
 	turns map[string]turn
 }
 
-// turn is when a node is asked next.
+// turn records when a node is due.
 type turn struct {
 	due      time.Time
 	failures int
-	asked    bool // just now
+	asked    bool // a request is running
 }
 
 func newCollector(
@@ -66,7 +66,7 @@ func newCollector(
 	}
 }
 
-// run asks until ctx ends.
+// run collects until ctx ends.
 func (c *collector) run(ctx context.Context) error {
 	asks := errgroup.Group{}
 	asks.SetLimit(parallel)
@@ -74,7 +74,7 @@ func (c *collector) run(ctx context.Context) error {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		for _, node := range c.due(time.Now()) {
-			asks.Go(func() error { c.ask(ctx, node); return nil }) // waits for a place
+			asks.Go(func() error { c.ask(ctx, node); return nil }) // Go blocks while there are too many requests
 		}
 		select {
 		case <-ctx.Done():
@@ -84,8 +84,8 @@ func (c *collector) run(ctx context.Context) error {
 	return asks.Wait()
 }
 
-// due takes the turns of the nodes whose turn it is, those that wait longest first. A node that is new has its first
-// turn soon, and not with all others; one that is gone is forgotten.
+// due returns the nodes that are due and marks them as asked. Those that are longest overdue come first. A new node
+// becomes due soon, at a random time. Nodes that are gone are removed.
 func (c *collector) due(now time.Time) []*corev1.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *collector) due(now time.Time) []*corev1.Node {
 	return list
 }
 
-// ask asks one node and says when it is asked again.
+// ask reads the metrics of one node and sets when it is due next.
 func (c *collector) ask(ctx context.Context, node *corev1.Node) {
 	began := time.Now()
 	err := c.take(ctx, node)
@@ -138,13 +138,13 @@ func (c *collector) ask(ctx context.Context, node *corev1.Node) {
 		return
 	}
 	c.observed.asked(now.Sub(began), err)
-	if err != nil && t.failures == 1 { // it says the same each time
+	if err != nil && t.failures == 1 { // further failures would log the same
 		c.log.Warn("read what a node uses", "node", node.Name, "err", err)
 	}
 }
 
-// pause is how long after a question the next one is asked, as chance has it: nodes that came together do not stay
-// together. A node that does not answer is asked less and less often, so that dead ones leave the places to the others.
+// pause returns the time between two requests to a node. It contains a random part, so that nodes do not stay
+// synchronized. The interval grows for nodes that do not answer, so that dead nodes leave capacity for the others.
 func pause(interval time.Duration, failures int, chance float64) time.Duration {
 	if failures > 1 {
 		interval = max(interval, min(interval<<min(failures-1, 8), mostPatience))
@@ -161,7 +161,7 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }() // it was read as far as it matters
+	defer func() { _ = body.Close() }() // it was read as far as necessary
 	s := c.scanners.Get().(*scanner)
 	defer c.scanners.Put(s)
 	a, err := read(s, body, c.objects.PodsOn(node.Name))
@@ -173,8 +173,8 @@ func (c *collector) take(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// fresh says whether at least half of the nodes that the API calls ready have answered of late: of a server that sees
-// fewer, it would be its own network that is told.
+// fresh returns an error unless at least half of the ready nodes have answered recently. If fewer have, the problem is
+// probably this server's own network.
 func (c *collector) fresh(now time.Time) error {
 	ready, good := 0, 0
 	for _, node := range c.objects.Nodes() {

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// sources answers for nodes by what they are called.
+// sources implements Source with an answer that depends on the node's name.
 type sources struct {
 	mu        sync.Mutex
 	asked     map[string]int
@@ -39,7 +39,7 @@ func (s *sources) Read(ctx context.Context, n *corev1.Node) (io.ReadCloser, erro
 
 func (s *sources) Forget(name string) { s.forgotten = append(s.forgotten, name) }
 
-// endless never comes to its end.
+// endless is an endless answer.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return copy(b, "up 1\nup 1\nup 1\nup 1\n"), nil }

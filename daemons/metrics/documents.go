@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// document is one of those by which the server says what it serves.
+// document is a discovery or OpenAPI document.
 type document struct {
 	text []byte
 	etag string
 }
 
-// documents are by path.
+// documents holds the documents by path.
 var documents = func() map[string]*document {
 	out := map[string]*document{}
 	for path, text := range map[string]string{
@@ -38,7 +38,7 @@ const (
 	prefix = "io.k8s.metrics.pkg.apis.metrics.v1beta1."
 )
 
-// paths describes the questions; schemas are found below at.
+// paths describes the requests. at is the location of the schemas.
 func paths(at string) string {
 	var list []string
 	for _, p := range []struct{ path, kind, action string }{
@@ -84,7 +84,7 @@ func gvk(kind string) string {
 	return `{"group":"metrics.k8s.io","kind":"` + kind + `","version":"v1beta1"}`
 }
 
-// schemas describes the kinds. It refers to none of others, so that it can be read alone.
+// schemas describes the kinds. It refers to no other document, so that it is complete by itself.
 func schemas(at string) string {
 	const (
 		usage = `"usage":{"description":"What is used, by resource: cpu on average over the window, memory as the working set at its end.","type":"object","additionalProperties":{"type":"string"}}`

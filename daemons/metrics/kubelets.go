@@ -18,12 +18,11 @@ import (
 
 const (
 	dialTimeout = 3 * time.Second
-	// idleTimeout lets a connection be used for the next question too.
+	// idleTimeout allows a connection to be reused for the next request.
 	idleTimeout = 90 * time.Second
 )
 
-// kubelets asks nodes' kubelets over the network. A kubelet is believed to be a node's when its certificate has the
-// node's name.
+// kubelets reads from nodes' kubelets over the network. A kubelet's certificate must contain the node's name.
 type kubelets struct {
 	tls *tls.Config
 
@@ -51,7 +50,7 @@ func newKubelets(kubeconfig string) (*kubelets, error) {
 	return &kubelets{tls: verify, clients: map[string]*http.Client{}}, nil
 }
 
-// of returns the client of one node, which has a connection of its own.
+// of returns the client for one node, with its own connection.
 func (k *kubelets) of(node string) *http.Client {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,7 +65,7 @@ func (k *kubelets) of(node string) *http.Client {
 				MaxIdleConns:        1, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxLine,
 				DisableCompression: true,
 			},
-			// A kubelet that sends elsewhere would have our certificate shown there.
+			// A kubelet's redirect would send our certificate to another server.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 		k.clients[node] = c
@@ -101,13 +100,13 @@ func (k *kubelets) Read(ctx context.Context, node *corev1.Node) (io.ReadCloser, 
 		return nil, err
 	}
 	if answer.StatusCode != http.StatusOK {
-		_ = answer.Body.Close() // what it says is not needed
+		_ = answer.Body.Close() // the body is not needed
 		return nil, fmt.Errorf("GET %s: %s", url, answer.Status)
 	}
 	return answer.Body, nil
 }
 
-// address prefers the addresses as the API server does towards kubelets.
+// address returns a node's address with the API server's order of preference for kubelets.
 func address(n *corev1.Node) string {
 	for _, want := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeInternalDNS,
 		corev1.NodeHostName} {

@@ -1,6 +1,6 @@
-// Package metrics serves metrics.k8s.io: what nodes and pods use of CPU and memory, as their kubelets count it. It asks
-// all of them again and again, keeps two points of each container, and answers the API server, behind which it is an
-// aggregated one. What is done because of it, as scaling, is for others.
+// Package metrics serves metrics.k8s.io: the CPU and memory usage of nodes and pods, as reported by their kubelets. It
+// polls all kubelets and stores two points per container. It is an aggregated API server behind the main one.
+// Autoscalers and others act on the results.
 package metrics
 
 import (
@@ -29,18 +29,18 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Options are other edges than the network's.
+// Options replaces connections to the outside, for tests and single-process clusters.
 type Options struct {
-	Source Source // nil: the kubelets, over the network
-	Alias  string // host at which the API server finds this one; empty: its endpoint is published
+	Source Source // nil means the kubelets, over the network
+	Alias  string // host at which the API server reaches this server; if empty, an endpoint is published
 }
 
-// Run collects and answers until ctx ends.
+// Run collects and serves until ctx ends.
 func Run(ctx context.Context, cfg config.MetricsServer, env run.Env) error {
 	return RunWith(ctx, cfg, env, Options{})
 }
 
-// RunWith is Run with other edges.
+// RunWith is like Run, with options.
 func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Options) error {
 	if cfg.MetricResolution < time.Second || cfg.KubeletRequestTimeout <= 0 {
 		return fmt.Errorf(
@@ -96,7 +96,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	if err != nil {
 		return err
 	}
-	// two authorities sign them, for different ends: each request is looked at
+	// Two authorities sign client certificates, for different purposes, so each request is checked.
 	secured.ClientAuth = tls.RequestClientCert
 	ln, err := net.Listen("tcp", net.JoinHostPort(cfg.BindAddress, strconv.Itoa(cfg.SecurePort)))
 	if err != nil {
@@ -127,7 +127,7 @@ func RunWith(ctx context.Context, cfg config.MetricsServer, env run.Env, o Optio
 	return g.Wait()
 }
 
-// newEndpoint is this server's in the service, for as long as it knows enough to be asked.
+// newEndpoint returns the publisher of this server's endpoint. The endpoint is ready while fresh returns nil.
 func newEndpoint(
 	cfg config.MetricsServer,
 	env run.Env,

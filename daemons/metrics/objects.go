@@ -14,26 +14,26 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Pod is what is kept of a pod that runs: of ObjectMeta the names, labels and version.
+// Pod holds what is needed about a running pod. Its ObjectMeta has only names, labels and the version.
 type Pod struct {
 	metav1.ObjectMeta
 	Node       string
 	Containers []string
 }
 
-// key is how pods are called in answers.
+// key returns namespace/name, the key in answers.
 func (p *Pod) key() string { return p.Namespace + "/" + p.Name }
 
-// Objects are what the API says of nodes and of pods that run. What they return is not to be changed.
+// Objects provides the nodes and running pods from the API. Returned objects must not be changed.
 type Objects interface {
 	Node(name string) *corev1.Node
 	Nodes() []*corev1.Node
 	Pod(namespace, name string) *Pod
-	Pods(namespace string) []*Pod // in all namespaces where it is empty
+	Pods(namespace string) []*Pod // an empty namespace means all
 	PodsOn(node string) []*Pod
 }
 
-// watched are the objects as watches of the API tell them.
+// watched implements Objects with watches of the API.
 type watched struct {
 	factories   []*informers.Factory
 	nodes, pods cache.SharedIndexInformer
@@ -72,7 +72,7 @@ func (w *watched) run(ctx context.Context) {
 	}
 }
 
-// wait returns when all is known, or false when ctx ends before.
+// wait waits for the initial objects. It returns false if ctx ends first.
 func (w *watched) wait(ctx context.Context) bool {
 	return cache.WaitForCacheSync(ctx.Done(), w.nodes.HasSynced, w.pods.HasSynced)
 }
@@ -88,7 +88,7 @@ func (w *watched) check() error {
 
 // Node implements Objects.
 func (w *watched) Node(name string) *corev1.Node {
-	obj, _, _ := w.nodes.GetIndexer().GetByKey(name) // an index in memory does not fail
+	obj, _, _ := w.nodes.GetIndexer().GetByKey(name) // an in-memory index does not fail
 	n, _ := obj.(*corev1.Node)
 	return n
 }
@@ -98,7 +98,7 @@ func (w *watched) Nodes() []*corev1.Node { return each[*corev1.Node](w.nodes.Get
 
 // Pod implements Objects.
 func (w *watched) Pod(namespace, name string) *Pod {
-	obj, _, _ := w.pods.GetIndexer().GetByKey(namespace + "/" + name) // as above
+	obj, _, _ := w.pods.GetIndexer().GetByKey(namespace + "/" + name) // an in-memory index does not fail
 	p, _ := obj.(*Pod)
 	return p
 }
@@ -115,7 +115,7 @@ func (w *watched) Pods(namespace string) []*Pod {
 func (w *watched) PodsOn(node string) []*Pod { return w.indexed(byNode, node) }
 
 func (w *watched) indexed(index, value string) []*Pod {
-	found, _ := w.pods.GetIndexer().ByIndex(index, value) // both indices are there
+	found, _ := w.pods.GetIndexer().ByIndex(index, value) // both indexes exist
 	return each[*Pod](found)
 }
 
@@ -129,7 +129,7 @@ func each[T any](objs []any) []T {
 	return out
 }
 
-// leanPod keeps of a pod what is needed.
+// leanPod reduces a pod to what is needed.
 func leanPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
@@ -148,7 +148,7 @@ func leanPod(obj any) (any, error) {
 	return out, nil
 }
 
-// leanNode keeps of a node what is needed: how it is, and where its kubelet is.
+// leanNode reduces a node to what is needed: its conditions and its kubelet's address.
 func leanNode(obj any) (any, error) {
 	n, ok := obj.(*corev1.Node)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// observed is what the daemon counts of itself, under upstream's names.
+// observed holds the daemon's metrics about itself, under upstream's names.
 type observed struct {
 	seconds  prometheus.Histogram
 	requests *prometheus.CounterVec

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Point is what something has used at one time.
+// Point is the usage at one time.
 type Point struct {
 	At      time.Time
-	CPU     time.Duration // of one core, since Started
+	CPU     time.Duration // CPU time used since Started
 	Memory  int64         // working set, bytes
-	Started time.Time     // zero where it is not known
+	Started time.Time     // zero if unknown
 }
 
-// Pair is the newest point, and the one before it that its rate is from. Before is zero as long as there is none.
+// Pair holds the newest point and an earlier one, from which the rate is computed. Before is zero if there is none.
 type Pair struct{ Last, Before Point }
 
-// fresh is how old something is at least whose rate is taken from its start, as upstream has it: in its first moments a
-// container does what it never does again.
+// fresh is the minimum age at which a rate is computed from the start of a container, as in upstream: the usage of the
+// first moments is not representative.
 const fresh = 10 * time.Second
 
-// Next returns the pair that follows when a newer point comes, where points are had every interval. A rate is never
-// taken over a restart: it would be below zero, or of two processes.
+// Next returns the pair after a newer point. A rate is never computed across a restart, since it would be negative or
+// mix two processes. interval is the time between points.
 func (p Pair) Next(now Point, interval time.Duration) Pair {
 	next := Pair{Last: now}
 	age := now.At.Sub(now.Started)
@@ -29,7 +29,7 @@ func (p Pair) Next(now Point, interval time.Duration) Pair {
 	switch {
 	case same && now.At.After(p.Last.At):
 		next.Before = p.Last
-	case same && now.At.After(p.Before.At): // the same point once more
+	case same && now.At.After(p.Before.At): // the same point again
 		next.Before = p.Before
 	case !same && !now.Started.IsZero() && age >= min(fresh, interval) && age < 2*interval:
 		next.Before = Point{At: now.Started, Started: now.Started}
@@ -37,15 +37,15 @@ func (p Pair) Next(now Point, interval time.Duration) Pair {
 	return next
 }
 
-// Use is what something uses: of CPU on average over the window that ends at a time, of memory then.
+// Use is the average CPU usage over the window that ends at At, and the memory usage at that time.
 type Use struct {
 	At       time.Time
 	Window   time.Duration
-	NanoCPUs int64 // billionths of a core
+	NanoCPUs int64 // nanocores
 	Memory   int64 // bytes
 }
 
-// Use returns false as long as there are not two points to tell it from.
+// Use returns the usage. It returns false if there are no two points yet.
 func (p Pair) Use() (Use, bool) {
 	window := p.Last.At.Sub(p.Before.At)
 	if p.Before.At.IsZero() || window <= 0 || p.Last.CPU < p.Before.CPU {

@@ -17,7 +17,7 @@ func point(seconds, cpu float64) Point {
 	return Point{At: at(seconds), CPU: time.Duration(cpu * 1e9), Memory: 1 << 20, Started: at(-1000)}
 }
 
-// started is a point of a container that started at a time.
+// started returns a point of a container with a start time.
 func started(p Point, seconds float64) Point {
 	p.Started = at(seconds)
 	return p
@@ -27,7 +27,7 @@ func TestARateIsTakenBetweenTwoPointsOfOneLife(t *testing.T) {
 	unknown := func(p Point) Point { p.Started = time.Time{}; return p }
 	for name, c := range map[string]struct {
 		points []Point
-		cores  float64 // less than zero: not known
+		cores  float64 // negative means unknown
 		window time.Duration
 	}{
 		"one point":                          {[]Point{point(0, 1)}, -1, 0},

@@ -8,10 +8,11 @@ import (
 	"clusterctl/daemons/client/presence"
 )
 
-// published keeps the objects by which the API server finds this one, as long as nobody else serves the group version.
+// published maintains the objects by which the API server finds this server, unless another server provides the group
+// version.
 type published struct {
 	registrar *registrar
-	endpoint  *presence.Publisher // nil: the service needs none
+	endpoint  *presence.Publisher // nil if the service needs no endpoint
 	log       *slog.Logger
 }
 
@@ -20,10 +21,10 @@ const (
 	registerTime  = 10 * time.Second
 )
 
-// run looks again and again, until ctx ends.
+// run checks the objects repeatedly until ctx ends.
 func (p *published) run(ctx context.Context) {
 	pause := 200 * time.Millisecond
-	leave := func() {} // the service, where this server is an endpoint
+	leave := func() {} // removes this server's endpoint from the service
 	defer func() { leave() }()
 	was := false
 	for first := true; ctx.Err() == nil; {
@@ -32,7 +33,7 @@ func (p *published) run(ctx context.Context) {
 		ours, err := p.registrar.register(look)
 		cancel()
 		switch {
-		case err != nil: // it stays as it is
+		case err != nil: // leave everything unchanged
 			if ctx.Err() == nil {
 				p.log.Warn("register metrics.k8s.io", "err", err)
 			}
@@ -55,7 +56,7 @@ func (p *published) run(ctx context.Context) {
 	}
 }
 
-// enter publishes the endpoint until what it returns is called, which waits for the end of it.
+// enter publishes the endpoint until leave is called. leave waits until it is removed.
 func (p *published) enter(ctx context.Context) (leave func()) {
 	if p.endpoint == nil {
 		return func() {}

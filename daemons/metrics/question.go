@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// question is what is asked of the group version.
+// question is a parsed request for the group version.
 type question struct {
 	verb            string
 	kind            string // nodes or pods
@@ -30,7 +30,7 @@ func (q question) resource() schema.GroupResource {
 	return schema.GroupResource{Group: v1beta1.GroupName, Resource: q.kind}
 }
 
-// where ends the sentence that says what somebody may not.
+// where returns the end of a message about a missing permission.
 func (q question) where() string {
 	if q.namespace != "" {
 		return fmt.Sprintf(" in the namespace %q", q.namespace)
@@ -38,7 +38,7 @@ func (q question) where() string {
 	return " at the cluster scope"
 }
 
-// parse reads a path of the group version; false if there is no such path.
+// parse parses a request's path. It returns false if the path does not exist.
 func parse(r *http.Request) (question, bool) {
 	rest, ok := strings.CutPrefix(r.URL.Path, "/apis/"+v1beta1.SchemeGroupVersion.String()+"/")
 	parts := strings.Split(rest, "/")
@@ -91,7 +91,7 @@ func verb(method string, single bool) string {
 	return strings.ToLower(method)
 }
 
-// selectors reads which objects of a list are meant.
+// selectors parses the selectors of a list.
 func (q question) selectors() (labels.Selector, fields.Selector, error) {
 	byLabel, err := labels.Parse(q.labels)
 	if err != nil {
@@ -109,19 +109,19 @@ func (q question) selectors() (labels.Selector, fields.Selector, error) {
 	return byLabel, byField, nil
 }
 
-// form is how an answer is wanted.
+// form is the format of an answer.
 type form struct {
 	table   bool
-	include metav1.IncludeObjectPolicy // with each row
+	include metav1.IncludeObjectPolicy // what each row contains
 }
 
-// plainly and tabular are the kinds of answers that are had.
+// plainly and tabular are the supported formats.
 const (
 	plainly = "application/json"
 	tabular = "application/json;as=Table"
 )
 
-// formOf takes the first of the forms that the client would have and that is had.
+// formOf returns the first supported format that the client accepts.
 func formOf(r *http.Request) (form, error) {
 	if len(r.Header.Values("Accept")) == 0 {
 		return form{}, nil
@@ -142,7 +142,7 @@ func formOf(r *http.Request) (form, error) {
 	return form{}, notAcceptable()
 }
 
-// accepts says whether a client takes one kind of answer.
+// accepts reports whether a client accepts a format.
 func accepts(r *http.Request, kind string) bool {
 	if len(r.Header.Values("Accept")) == 0 {
 		return true
@@ -155,7 +155,7 @@ func accepts(r *http.Request, kind string) bool {
 	return false
 }
 
-// offered returns which kind of answer a media range is met by; empty for none.
+// offered returns the format that matches a media range, or "".
 func offered(mediaRange string) string {
 	media, params, err := mime.ParseMediaType(mediaRange)
 	if err != nil || media != plainly && media != "application/*" && media != "*/*" {

@@ -22,10 +22,10 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Name is that of the daemon, and of the service by which the API server finds it.
+// Name is the name of the daemon, and of the service by which the API server finds it.
 const Name = "metrics-server"
 
-// Host is the name in the certificate that the API server looks for.
+// Host is the host name in the certificate that the API server verifies.
 const Host = Name + "." + metav1.NamespaceSystem + ".svc"
 
 const (
@@ -36,16 +36,16 @@ const (
 
 var registrations = apiregistrationv1.SchemeGroupVersion.WithResource("apiservices")
 
-// registrar gives the group version to the daemon's service, unless somebody runs a metrics server of his own.
+// registrar registers the daemon's service for the group version, unless another metrics server is installed.
 type registrar struct {
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
 	port    int32
-	alias   string // host that the service is another name of; empty: it has endpoints
+	alias   string // host for which the service is an alias; empty if it has endpoints
 }
 
-// register makes the objects, or makes them as they should be. It returns false where the service or the group version
-// is somebody else's, which are left alone.
+// register creates or updates the objects. It returns false if the service or the group version belongs to another
+// metrics server. It does not change those.
 func (r *registrar) register(ctx context.Context) (ours bool, err error) {
 	service, err := r.client.CoreV1().Services(metav1.NamespaceSystem).Get(ctx, Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -106,7 +106,8 @@ func (r *registrar) over(registered *apiregistrationv1.APIService) *apiregistrat
 	return a
 }
 
-// foreignService says whether a service is another metrics server's: it leads to pods, or was made by others.
+// foreignService reports whether a service belongs to another metrics server: it selects pods, or was created by
+// another manager.
 func foreignService(s *corev1.Service) bool {
 	return s != nil && (len(s.Spec.Selector) > 0 || s.Labels[managedLabel] != Name)
 }
@@ -182,7 +183,7 @@ func (r *registrar) service() *corev1.Service {
 func (r *registrar) apiService() *apiregistrationv1.APIService {
 	port := int32(servicePort)
 	if r.alias != "" {
-		port = r.port // there is nothing between
+		port = r.port // clients connect directly
 	}
 	return &apiregistrationv1.APIService{
 		TypeMeta:   metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"},

@@ -10,11 +10,11 @@ import (
 	"strconv"
 )
 
-// What a kubelet may answer. A node has at most some thousand containers, with three lines each.
+// Limits of a kubelet's answer. A node has at most some thousand containers, with three lines each.
 const (
 	maxAnswer = 16 << 20 // bytes
-	maxLine   = 16 << 10 // bytes; labels are names of Kubernetes, of a few hundred
-	maxNumber = 32       // bytes; strconv keeps those on the stack
+	maxLine   = 16 << 10 // bytes; labels are Kubernetes names of a few hundred bytes
+	maxNumber = 32       // bytes; strconv parses such numbers without allocating
 )
 
 var (
@@ -22,11 +22,11 @@ var (
 	errLineTooLong   = fmt.Errorf("a line is longer than %d bytes", maxLine)
 )
 
-// series is what a line is about.
+// series is the metric of a line.
 type series int
 
 const (
-	other series = iota // nothing that is wanted
+	other series = iota // not needed
 	nodeCPU
 	nodeMemory
 	containerCPU
@@ -34,7 +34,7 @@ const (
 	containerStart
 )
 
-// wanted returns which series a name is. The comparison with literals allocates nothing.
+// wanted returns the series of a metric name. Comparing with literals does not allocate.
 func wanted(name []byte) series {
 	switch string(name) {
 	case "node_cpu_usage_seconds_total":
@@ -51,15 +51,15 @@ func wanted(name []byte) series {
 	return other
 }
 
-// line is one sample of a series that is wanted. Its names are good until the next one is read.
+// line is one sample of a series. Its names are valid until the next call of scanner.next.
 type line struct {
 	series                    series
 	namespace, pod, container []byte
 	value                     float64
-	millis                    int64 // since 1970; 0 where the line has no time
+	millis                    int64 // milliseconds since 1970; 0 if the line has no time
 }
 
-// scanner reads Prometheus' text format, line by line and no more of it at a time. It allocates nothing for a line.
+// scanner reads the Prometheus text format line by line. It does not allocate per line.
 type scanner struct {
 	in  *bufio.Reader
 	all *io.LimitedReader
@@ -76,7 +76,7 @@ func (s *scanner) reset(r io.Reader) {
 	s.in.Reset(s.all)
 }
 
-// next reads the next sample that is wanted. It returns io.EOF behind the last one.
+// next reads the next sample of a needed series. It returns io.EOF after the last one.
 func (s *scanner) next(l *line) error {
 	for {
 		text, err := s.in.ReadSlice('\n')
@@ -90,14 +90,14 @@ func (s *scanner) next(l *line) error {
 		}
 		name, rest := cutName(bytes.TrimSpace(text))
 		*l = line{series: wanted(name)}
-		if l.series == other { // comments among them
+		if l.series == other { // including comments
 			continue
 		}
 		return l.parse(rest)
 	}
 }
 
-// cutName splits a line behind the name of its series.
+// cutName splits a line after the metric name.
 func cutName(text []byte) (name, rest []byte) {
 	for i, c := range text {
 		if c == '{' || c == ' ' || c == '\t' {
@@ -107,7 +107,7 @@ func cutName(text []byte) (name, rest []byte) {
 	return text, nil
 }
 
-// parse reads what follows the name: labels, a value, and perhaps a time.
+// parse parses the rest of a line: labels, a value, and optionally a time.
 func (l *line) parse(rest []byte) error {
 	var err error
 	if len(rest) > 0 && rest[0] == '{' {
@@ -152,7 +152,7 @@ func cutWord(text []byte) (word, rest []byte) {
 	return text, nil
 }
 
-// labels reads those that say which container is meant, and returns what is behind the closing brace.
+// labels parses the labels that identify the container, and returns the text after the closing brace.
 func (l *line) labels(rest []byte) ([]byte, error) {
 	for {
 		rest = bytes.TrimLeft(rest, " \t,")
@@ -184,7 +184,7 @@ func (l *line) labels(rest []byte) ([]byte, error) {
 	}
 }
 
-// unquote reads a value up to its closing quote. What is escaped is put right where it stands.
+// unquote parses a value up to its closing quote. It resolves escapes in place.
 func unquote(text []byte) (value, rest []byte, err error) {
 	to := 0
 	for i := 0; i < len(text); i++ {

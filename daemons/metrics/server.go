@@ -20,13 +20,13 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Judge decides who may do what. The API server's word is got by package client's Judge.
+// Judge authenticates and authorizes. client.Judge implements it with the API server.
 type Judge interface {
 	run.Judge
 	MayUse(ctx context.Context, user api.User, what authorizationv1.ResourceAttributes) (bool, error)
 }
 
-// server answers for metrics.k8s.io to the API server, and for the daemon's own pages to everybody who may read them.
+// server serves metrics.k8s.io for the API server, and the daemon's own pages for authorized clients.
 type server struct {
 	callers *callers
 	judge   Judge
@@ -88,8 +88,8 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, user api.User) e
 	return write(w, http.StatusOK, answer)
 }
 
-// authorize asks the API server once more: whoever gets hold of a front proxy's certificate is still no more than whom
-// he names.
+// authorize asks the API server again. A stolen front proxy certificate then gives no more permissions than those of
+// the named user.
 func (s *server) authorize(ctx context.Context, user api.User, q question) error {
 	if user.InGroup(api.GroupMasters) {
 		return nil
@@ -114,7 +114,7 @@ func (s *server) authorize(ctx context.Context, user api.User, q question) error
 	return nil
 }
 
-// describe answers with one of the documents by which the server says what it serves.
+// describe serves a discovery or OpenAPI document.
 func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User, d *document) error {
 	if !user.InGroup(api.GroupMasters) {
 		if may, err := s.judge.May(r.Context(), user, r.URL.Path); err != nil {
@@ -136,7 +136,7 @@ func (s *server) describe(w http.ResponseWriter, r *http.Request, user api.User,
 		return nil
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(d.text) // the client is gone, or has it
+	_, _ = w.Write(d.text) // fails only if the client is gone
 	return nil
 }
 
@@ -147,7 +147,7 @@ func fail(w http.ResponseWriter, err error) {
 	}
 	status := known.Status()
 	status.Kind, status.APIVersion = "Status", "v1"
-	_ = write(w, int(status.Code), &status) // a status can be encoded
+	_ = write(w, int(status.Code), &status) // a status can always be encoded
 }
 
 func write(w http.ResponseWriter, code int, answer any) error {
@@ -157,6 +157,6 @@ func write(w http.ResponseWriter, code int, answer any) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(text, '\n')) // the client is gone, or has it
+	_, _ = w.Write(append(text, '\n')) // fails only if the client is gone
 	return nil
 }

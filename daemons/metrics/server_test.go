@@ -25,7 +25,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// cluster is what the API says in tests.
+// cluster implements Objects with fixed objects.
 type cluster struct {
 	nodes []*corev1.Node
 	pods  []*Pod
@@ -73,7 +73,7 @@ func node(name string) *corev1.Node {
 	}
 }
 
-// reader may read pods, in the namespace n alone, and paths.
+// reader may read paths, and pods in the namespace n only.
 type reader struct{}
 
 func (reader) Token(context.Context, string) (api.User, bool, error) { return api.User{}, false, nil }
@@ -87,7 +87,8 @@ func (reader) MayUse(_ context.Context, u api.User, what authorizationv1.Resourc
 		what.Namespace == "n", nil
 }
 
-// known is a store in which node a, pod p with two containers, and pod q are known well, and pod half only in part.
+// known returns a store with complete data about node a, pod p with two containers, and pod q. It has only a part of
+// pod half.
 func known(t *testing.T, c *cluster) *store {
 	t.Helper()
 	s := newStore(interval)
@@ -123,7 +124,7 @@ func jsonText(t *testing.T, v any) string {
 	return string(text)
 }
 
-// authority makes one and writes its certificate.
+// authority creates an authority and writes its certificate to a file.
 func authority(t *testing.T, name string) (certs.Pair, string) {
 	t.Helper()
 	ca, err := certs.NewCA(name, 0, time.Now())
@@ -137,7 +138,7 @@ func authority(t *testing.T, name string) (certs.Pair, string) {
 	return ca, file
 }
 
-// with returns a client that shows a certificate; a nil one shows none.
+// with returns a client with a certificate from ca, or without one if ca is nil.
 func with(t *testing.T, server *httptest.Server, ca *certs.Pair, r certs.Request) *http.Client {
 	t.Helper()
 	trust := server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
@@ -199,7 +200,7 @@ func serve(t *testing.T) *served {
 	return out
 }
 
-// ask asks with headers, given as "Name: value".
+// ask sends a request with headers given as "Name: value".
 func (s *served) ask(t *testing.T, c *http.Client, method, path string, headers ...string) (int, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, nil)

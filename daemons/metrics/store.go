@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// State is what is known of a node. It is not changed once it is made.
+// State holds what is known about a node. It is immutable.
 type State struct {
 	Came time.Time // when the node last answered
 	Node Pair
 	Pods map[string]PodState // by namespace/name
 }
 
-// PodState is what is known of a pod.
+// PodState holds what is known about a pod.
 type PodState struct {
 	UID        string
-	Containers []ContainerState // those that run
+	Containers []ContainerState // running containers
 }
 
-// ContainerState is what is known of a container.
+// ContainerState holds what is known about a container.
 type ContainerState struct {
 	Name string
 	Pair
 }
 
-// next returns the state after an answer that came at a time.
+// next returns the state after an answer that arrived at came.
 func (s *State) next(a answer, came time.Time, interval time.Duration) *State {
 	out := &State{Came: came, Pods: make(map[string]PodState, len(a.pods))}
 	var was State
@@ -37,7 +37,7 @@ func (s *State) next(a answer, came time.Time, interval time.Duration) *State {
 	for key, r := range a.pods {
 		before := was.Pods[key]
 		if before.UID != r.uid {
-			before = PodState{} // another pod, that has the name now
+			before = PodState{} // another pod that now has the name
 		}
 		pod := PodState{UID: r.uid}
 		for i := range r.containers {
@@ -62,7 +62,7 @@ func (p PodState) container(name string) Pair {
 	return Pair{}
 }
 
-// store holds the state of every node. What it gives away is safe to read.
+// store holds the state of every node. Returned states are safe to read.
 type store struct {
 	interval time.Duration
 
@@ -74,14 +74,14 @@ func newStore(interval time.Duration) *store {
 	return &store{interval: interval, nodes: map[string]*State{}}
 }
 
-// staleAfter is how many intervals a node's last answer is good for, and leastStale how long at least: one may be lost,
-// and the next one take its time.
+// staleAfter is the number of intervals for which a node's last answer is valid, and leastStale the minimum time. One
+// answer may be lost, and the next may be slow.
 const (
 	staleAfter = 3
 	leastStale = 10 * time.Second
 )
 
-// node returns what is known of a node; nil when it has not answered for long.
+// node returns the state of a node. It returns nil if the node has not answered recently.
 func (s *store) node(name string, now time.Time) *State {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -94,7 +94,7 @@ func (s *store) node(name string, now time.Time) *State {
 
 func (s *store) answered(name string, a answer, came time.Time) {
 	s.mu.RLock()
-	was := s.nodes[name] // nobody else writes it: a node is asked once at a time
+	was := s.nodes[name] // only this goroutine writes it: there is one request per node at a time
 	s.mu.RUnlock()
 	next := was.next(a, came, s.interval)
 	s.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// columns are upstream's metrics-server's.
+// columns are those of upstream's metrics-server.
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Format: "name", Description: "Name of the resource"},
 	{Name: "cpu", Type: "string", Format: "quantity"},
@@ -15,7 +15,7 @@ var columns = []metav1.TableColumnDefinition{
 	{Name: "Window", Type: "string", Format: "duration"},
 }
 
-// table makes rows of one object or of a list of them.
+// table converts an object or a list to a table.
 func table(answer any, include metav1.IncludeObjectPolicy) *metav1.Table {
 	t := &metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"},

@@ -15,13 +15,13 @@ import (
 	"k8s.io/metrics/pkg/apis/metrics/v1beta1"
 )
 
-// view makes the API's objects of what is known.
+// view converts stored states to API objects.
 type view struct {
 	objects Objects
 	store   *store
 }
 
-// of returns what a question asks for: of what nothing is known there is no object.
+// of returns the answer to a question. It contains only objects with known usage.
 func (v *view) of(q question, now time.Time) (any, error) {
 	byLabel, byField, err := q.selectors()
 	if err != nil {
@@ -94,8 +94,8 @@ func (v *view) node(n *corev1.Node, now time.Time) (v1beta1.NodeMetrics, bool) {
 	}, true
 }
 
-// pod returns false unless it is known of all containers of a pod that run what they use: half of it would be taken for
-// all.
+// pod returns the metrics of a pod. It returns false unless the usage of all running containers is known, since a
+// partial sum would be misleading.
 func (v *view) pod(p *Pod, now time.Time) (v1beta1.PodMetrics, bool) {
 	state := v.store.node(p.Node, now)
 	if state == nil {

@@ -15,27 +15,27 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// admissions are the pods that the kubelet has asked for, with the addresses that their sandboxes have. They are kept
-// in a file, because the API may not know the addresses yet when this daemon starts anew.
+// admissions holds the pods for which the kubelet has requested admission, with the addresses of their sandboxes. They
+// are kept in a file, because the API may not have the addresses yet when this daemon restarts.
 type admissions struct {
-	note func(pod string) // of a pod, by namespace/name, whose addresses may have changed
-	file string           // "" for none
+	note func(pod string) // called with namespace/name of a pod whose addresses may have changed
+	file string           // path of the file; "" for none
 
 	mu   sync.Mutex
 	turn uint64
-	all  map[string]*admission // by the UID that the kubelet has
+	all  map[string]*admission // by the UID that the kubelet uses
 }
 
-// admission is one pod that was asked for.
+// admission is one pod for which admission was requested.
 type admission struct {
-	pod       string // the API's UID, once known
+	pod       string // UID in the API, once known
 	addresses []netip.Addr
-	turn      uint64        // higher for those that came later
-	loaded    bool          // from the file
-	held      chan struct{} // closed when the kernel has its rules
+	turn      uint64        // higher for later requests
+	loaded    bool          // loaded from the file
+	held      chan struct{} // closed when the pod's rules are in the kernel
 }
 
-// stored is an admission in the file.
+// stored is an admission as the file holds it.
 type stored struct {
 	Addresses []netip.Addr `json:"addresses"`
 	Turn      uint64       `json:"turn"`
@@ -82,15 +82,15 @@ func (a *admissions) save() error {
 	return nil
 }
 
-// keep drops admissions that were loaded from the file and whose pods do not exist any more. Those asked for since the
-// start stay: the kubelet may know of a pod before the API's watch shows it.
+// keep drops admissions that were loaded from the file and whose pods no longer exist. Those requested since the start
+// stay, because the kubelet may know a pod before the API's watch delivers it.
 func (a *admissions) keep(there map[string]bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.DeleteFunc(a.all, func(uid string, one *admission) bool { return one.loaded && !there[uid] })
 }
 
-// ask notes that a pod has addresses, and waits until its rules hold.
+// ask records a pod's addresses, and waits until the pod's rules are in effect.
 func (a *admissions) ask(ctx context.Context, pod admitpod.Pod) error {
 	var addresses []netip.Addr
 	for _, s := range pod.IPs {
@@ -145,8 +145,8 @@ func (a *admissions) add(uid string, addresses []netip.Addr) (*admission, error)
 	return is, nil
 }
 
-// of finds the admission of a pod by any of its UIDs, and from then on keeps it under the API's UID. It returns nil
-// when the kubelet has not asked for the pod.
+// of returns the admission of a pod by any of its UIDs, and records the pod's UID in the API. It returns nil if the
+// kubelet has not requested admission of the pod.
 func (a *admissions) of(pod string, ids []string) *admission {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,8 +159,8 @@ func (a *admissions) of(pod string, ids []string) *admission {
 	return nil
 }
 
-// hold tells whoever asked that the pod's rules are in the kernel, if nobody has asked anew since that turn. pod is the
-// API's UID.
+// hold notifies the waiting requests that the pod's rules are in the kernel, unless there was a newer request since
+// that turn. pod is the UID in the API.
 func (a *admissions) hold(pod string, turn uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,7 +171,7 @@ func (a *admissions) hold(pod string, turn uint64) {
 	}
 }
 
-// free tells whoever asked that the pod, by any of its UIDs, needs no rules.
+// free notifies the waiting requests that the pod, with any of its UIDs, needs no rules.
 func (a *admissions) free(ids []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -190,7 +190,7 @@ func (one *admission) hold() {
 	}
 }
 
-// gone forgets a pod, by the API's UID.
+// gone removes a pod by its UID in the API.
 func (a *admissions) gone(pod string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

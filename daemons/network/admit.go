@@ -18,22 +18,23 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// maxAsking is how many may ask for pods at a time: more than a node has pods.
+// maxAsking limits the concurrent admission requests. It exceeds the number of pods on a node.
 const maxAsking = 1024
 
-// The first and the longest delay before accepting again after a failure, such as no free file descriptors.
+// firstAccept and lastAccept are the shortest and longest delay before accepting again after an error, such as no free
+// file descriptors.
 const firstAccept, lastAccept = 5 * time.Millisecond, time.Second
 
-// openSocket opens the socket at which the kubelet asks. Only root gets in.
+// openSocket opens the socket for the kubelet's requests. Only root can connect.
 func openSocket(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory of the socket: %w", err)
 	}
-	// A socket that a former process left behind has nobody listening.
+	// A socket file that an earlier process left behind has no listener.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the former socket: %w", err)
 	}
-	// The socket gets its final name only when its mode already keeps others out.
+	// The socket gets its final name only after its mode denies access to other users.
 	hidden := path + ".new"
 	if err := os.Remove(hidden); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove the former socket: %w", err)
@@ -50,7 +51,7 @@ func openSocket(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// serve answers who asks for pods, until ctx ends.
+// serve handles admission requests until ctx ends.
 func (a *admissions) serve(ctx context.Context, ln net.Listener, log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	var asking sync.WaitGroup
@@ -90,7 +91,7 @@ func (a *admissions) serve(ctx context.Context, ln net.Listener, log *slog.Logge
 	}
 }
 
-// converse reads one question and answers it.
+// converse reads one request and writes the response.
 func (a *admissions) converse(ctx context.Context, c net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, admitpod.Wait)
 	defer cancel()
@@ -108,6 +109,6 @@ func (a *admissions) converse(ctx context.Context, c net.Conn) {
 		answer = admitpod.Answer{Error: err.Error()}
 	}
 	if text, err := json.Marshal(answer); err == nil {
-		_, _ = c.Write(append(text, '\n')) // who does not get it asks again
+		_, _ = c.Write(append(text, '\n')) // a client that does not get the response repeats the request
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/api/admitpod"
 )
 
-// crowded is a listener whose first calls of Accept fail for lack of file descriptors.
+// crowded is a listener whose first Accept calls fail because of a lack of file descriptors.
 type crowded struct {
 	net.Listener
 	failures atomic.Int32
@@ -26,7 +26,7 @@ func (c *crowded) Accept() (net.Conn, error) {
 	return c.Listener.Accept()
 }
 
-// The daemon must keep running, because it also maintains the rules of the node.
+// The daemon keeps running, because it also maintains the rules of the node.
 func TestTheKubeletIsServedAgainWhenThereAreFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	ln, err := openSocket(path)

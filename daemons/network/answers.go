@@ -12,22 +12,22 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// A machine without pods calls them under its own address, which is behind the router: where the main table would send
-// the answer, unwrapped, and from where rp_filter would have the question come. A table of its own sends packets to
-// such machines through the overlay. It is asked for packets with a mark, and those are questions that come through the
-// overlay and answers to who has called a pod by its address. What pods send of their own accord goes as ever, and so
-// do answers to who has called a port of this machine: they leave under the machine's address, which does not come
-// through the overlay.
+// A machine without pods calls pods with its own address, which is behind a router. By the main routing table, the
+// responses would leave unwrapped. rp_filter would drop the requests, because the main table's route to their sender
+// does not lead through the overlay. Therefore answerTable routes packets to such machines through the overlay, for
+// packets with the mark answerMark. The mark is set on requests that arrive through the overlay, and on responses to
+// callers that used a pod's address. Packets that pods send on their own use the main table. So do responses to callers
+// that used a port of this machine, because they leave with the machine's address, which does not pass the overlay.
 const (
 	answerMark     = 0x1000
 	answerTable    = 99
-	answerPriority = 9900 // before the main table's
-	// mangling is the priority of what marks packets before they get a route: after connections are known, before
-	// receivers are changed.
+	answerPriority = 9900 // before the main table's rule
+	// mangling is the priority of the chain that marks packets before routing: after connection tracking, before
+	// destination NAT.
 	mangling = -150
 )
 
-// answersChain marks questions and answers of pods in clusters.
+// answersChain returns the chain that marks requests to pods and their responses, for pods in the given clusters.
 func answersChain(clusters []netip.Prefix) nft.Chain {
 	c := nft.Chain{Hook: &nft.Hook{Type: "filter", Name: "prerouting", Priority: mangling}}
 	for _, p := range clusters {
@@ -40,12 +40,12 @@ func answersChain(clusters []netip.Prefix) nft.Chain {
 	return c
 }
 
-// setAnswers makes the table what it should be: a route to each address through the interface overlay, for packets from
-// this machine's pods.
+// setAnswers updates the table: one route to each address through the overlay interface, for packets from this
+// machine's pods.
 func setAnswers(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 	var failures []error
 	if len(to) > 0 {
-		// The question's mark counts when it is looked where its sender is.
+		// The reverse path check must consider the request's mark.
 		failures = append(failures, set("/proc/sys/net/ipv4/conf/"+overlayName+"/src_valid_mark", "1"))
 	}
 	have, err := answers()
@@ -84,7 +84,7 @@ func setAnswers(pods []netip.Prefix, to []netip.Addr, overlay int) error {
 	return errors.Join(failures...)
 }
 
-// answers lists the routes of the table that are ours.
+// answers returns this daemon's routes in the table.
 func answers() ([]netlink.Route, error) {
 	list, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: answerTable, Protocol: protocol},
 		netlink.RT_FILTER_TABLE|netlink.RT_FILTER_PROTOCOL)
@@ -94,7 +94,7 @@ func answers() ([]netlink.Route, error) {
 	return slices.DeleteFunc(list, func(r netlink.Route) bool { return r.Dst == nil }), nil
 }
 
-// answeredBefore are the addresses of those that are answered through the overlay by what the kernel has.
+// answeredBefore returns the addresses that the kernel currently routes through the overlay by the table.
 func answeredBefore() (list []netip.Addr, err error) {
 	have, err := answers()
 	for _, r := range have {
@@ -105,13 +105,14 @@ func answeredBefore() (list []netip.Addr, err error) {
 	return list, err
 }
 
-// setRules has the table asked for packets of pods, of the families in which somebody is answered through it.
+// setRules adds the routing rules that use the table for packets of pods. A family gets a rule only if the table has a
+// route of that family.
 func setRules(pods []netip.Prefix, to []netip.Addr) error {
 	var failures []error
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		list, err := netlink.RuleListFiltered(family, &netlink.Rule{Table: answerTable}, netlink.RT_FILTER_TABLE)
 		if err != nil &&
-			!errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without the family, or without such rules, has none
+			!errors.Is(err, unix.EAFNOSUPPORT) { // a kernel without the family or without routing rules has none
 			failures = append(failures, fmt.Errorf("list the rules of routing: %w", err))
 			continue
 		}
@@ -138,7 +139,7 @@ func setRules(pods []netip.Prefix, to []netip.Addr) error {
 		}
 		for _, r := range list {
 			if r.Protocol != uint8(protocol) {
-				continue // somebody else's
+				continue // belongs to another program
 			}
 			r.Family = family
 			if err := netlink.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {

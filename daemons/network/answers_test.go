@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// strict has machines drop what comes in where its sender is not.
+// strict enables strict reverse path filtering on machines.
 func strict(t *testing.T, sites ...*site) {
 	t.Helper()
 	for _, s := range sites {
@@ -35,7 +35,7 @@ func strict(t *testing.T, sites ...*site) {
 	}
 }
 
-// wrapped is how many packets have come to a machine through the overlay.
+// wrapped returns how many packets a machine has received through the overlay.
 func (s *site) wrapped(t *testing.T) (n uint64) {
 	t.Helper()
 	if err := s.inside(func() error {
@@ -50,12 +50,12 @@ func (s *site) wrapped(t *testing.T) (n uint64) {
 	return n
 }
 
-// controlled is a region whose first machine is no node, and is in the inventory.
+// controlled returns a region whose first machine has no Node but is in the inventory.
 func controlled(t *testing.T) (sites []*site, nodes []*corev1.Node, list inventory.Inventory) {
 	t.Helper()
 	sites, nodes = region(t)
 	sites[0].ip(t, "link", "del", link.Name("pod", "eth0"))
-	// The kernel's own choice of an address would be this one.
+	// By default, the kernel would choose this address as source.
 	sites[0].ip(t, "addr", "add", "172.31.0.1/32", "dev", "lo")
 	strict(t, sites...)
 	return sites, nodes[1:], inventory.Inventory{
@@ -65,15 +65,15 @@ func controlled(t *testing.T) (sites []*site, nodes []*corev1.Node, list invento
 	}
 }
 
-// A machine that is no node, as one of a control plane may be, calls pods behind a router: its API server calls
-// webhooks there. The answer takes the way of the question, which machines with strict filters demand.
+// A machine without a Node, such as one of a control plane, reaches pods behind a router, for example for webhooks. The
+// response takes the way of the request, as strict reverse path filters require.
 func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 	sites, nodes, list := controlled(t)
 	m, near, n := sites[0], sites[1], sites[2]
 	all := func(list inventory.Inventory) {
 		t.Helper()
 		for i, s := range sites {
-			for range 2 { // the second time nothing is to be done
+			for range 2 { // the second call changes nothing
 				s.joinWith(t, fmt.Sprint("n", i), nodes, 4096, list)
 			}
 		}
@@ -86,7 +86,7 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 			if is := err == nil && echo(c, 5*time.Second); is != want {
 				t.Errorf("%s: the machine reaches %s: %t (%v)", when, to, is, err)
 			}
-			if err == nil { // nothing of it is to be counted later
+			if err == nil { // reset, so that no later packets are counted
 				_ = c.(*net.TCPConn).SetLinger(0)
 				c.Close()
 			}
@@ -120,7 +120,7 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 		t.Errorf("a machine of the same network has rules for it:\n%s", got)
 	}
 
-	// What pods send of their own accord, and what answers who has called a port of their machine, goes unwrapped.
+	// Packets that pods send on their own, and responses to callers of a port of their machine, are not wrapped.
 	for _, from := range []netip.Addr{n.at4, n.at6} {
 		to := netip.MustParseAddr(map[bool]string{true: "192.168.1.1", false: "2001:db8:1::1"}[from.Is4()])
 		m.serve(t, to, 80)
@@ -164,7 +164,7 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 		}
 	}
 
-	// An inventory that cannot be read takes nothing away, not even from a daemon that starts anew.
+	// An unreadable inventory removes nothing, not even after a restart of the daemon.
 	rules := func() string { return n.list(t, "ip", "rule") + n.list(t, "ip", "-6", "rule") }
 	before := rules()
 	if strings.Count(before, fmt.Sprint("lookup ", answerTable)) != 2 {
@@ -180,13 +180,13 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 		t.Errorf("the rules are others:\n%s\nthey were:\n%s", after, before)
 	}
 
-	// What is taken away by somebody else comes back.
+	// Rules and routes that another program removes are restored.
 	n.ip(t, "rule", "del", "lookup", fmt.Sprint(answerTable))
 	n.ip(t, "route", "flush", "table", fmt.Sprint(answerTable))
 	all(list)
 	reaches("after a flush", true, n.at4, n.at6)
 
-	// A machine that is gone is forgotten, with all that was there for it.
+	// A removed machine loses its rules and routes.
 	delete(list, "n0")
 	n.joinWith(t, "n2", nodes, 4096, list)
 	reaches("as a stranger", false, n.at4)
@@ -210,7 +210,7 @@ func TestAMachineThatIsNoNodeReachesPodsBehindARouter(t *testing.T) {
 	}
 }
 
-// Whoever has a Node says of itself where it is. What the inventory says of another it cannot have.
+// A Node determines the addresses of its machine. The inventory cannot assign them to another machine.
 func TestWhoCallsPodsIsWhatTheInventorySaysAndNoNodeHas(t *testing.T) {
 	list := inventory.Inventory{
 		"cp":    {Addresses: []string{"2001:db8::1", "10.0.0.1"}},

@@ -29,19 +29,19 @@ const (
 	perSlice       = 100
 )
 
-// crowd is a daemon of a large cluster, whose watches are filled by hand.
+// crowd is a daemon in a large cluster. Its watches are filled by the test.
 type crowd struct {
 	*policies
 	watch *groupWatch
-	pods  []*corev1.Pod // those of the machine, two of a namespace
+	pods  []*corev1.Pod // pods of the machine, two per namespace
 }
 
 func remote(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 128 + byte(i>>16), byte(i >> 8), byte(i)})
 }
 
-// inNamespace is a policy among ten of its namespace: pods of the namespace with a label, those of all namespaces, and
-// some from outside may reach the namespace's pods.
+// inNamespace returns one of ten policies of a namespace. It accepts pods of the namespace with a label, pods of all
+// namespaces, and some outside addresses.
 func inNamespace(i, version int) *networkingv1.NetworkPolicy {
 	everywhere := networkingv1.NetworkPolicyPeer{NamespaceSelector: &metav1.LabelSelector{}}
 	mine := networkingv1.NetworkPolicyPeer{
@@ -143,7 +143,7 @@ func (c *crowd) setPod(b *testing.B, p *corev1.Pod) {
 	c.told.pod(p.Namespace + "/" + p.Name)
 }
 
-// setSlice gives a group the addresses from a number on; with another version one of them is another.
+// setSlice sets the addresses of a group, starting at a number. The version changes one of them.
 func (c *crowd) setSlice(group string, at, version int) (key string) {
 	s := &policy.Slice{}
 	for i := range perSlice {
@@ -155,12 +155,12 @@ func (c *crowd) setSlice(group string, at, version int) (key string) {
 	return key
 }
 
-// One thing changes among so many, with the kernel's part.
+// BenchmarkOneChangeOfPolicies measures a single change in a large cluster, including the kernel's work.
 func BenchmarkOneChangeOfPolicies(b *testing.B) {
 	everywhere := peers.Of(inNamespace(0, 0))[1].Name()
 	for _, change := range []struct {
 		name string
-		mark float64 // ms of CPU
+		mark float64 // milliseconds of CPU time
 		does func(b *testing.B, c *crowd, i int)
 	}{
 		{"a policy of pods here", 5, func(b *testing.B, c *crowd, i int) { c.setPolicy(b, inNamespace(i%50, i+1)) }},
@@ -202,7 +202,7 @@ func BenchmarkOneChangeOfPolicies(b *testing.B) {
 	}
 }
 
-// cpu is what this process has used, the kernel's work for it included.
+// cpu returns the CPU time of this process, including the kernel's work for it.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

@@ -12,14 +12,14 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// formerBridge is the interface that pods were on before each had a pair of its own. Those that run when the release
-// changes stay on it until they are replaced.
+// formerBridge is the bridge of an earlier release. Pods that run during the upgrade stay on it until they are
+// replaced.
 const formerBridge = "cni0"
 
-// retireBridge takes the former bridge away when nothing is on it any more. Until then pods on it reach those that are
-// not: the machine answers on the bridge for their addresses, and what goes from one pod on it to another passes the
-// packet filter where the kernel has a module for that. It reports whether the bridge is there. A bridge that has no
-// address of this machine's pods is somebody else's.
+// retireBridge removes the bridge of an earlier release when no pod uses it any more. Until then it enables proxy ARP
+// on it, so that pods on the bridge reach the other pods of the machine. It also sends packets between pods on the
+// bridge through the packet filter, if the kernel has a module for that. It reports whether the bridge still exists. A
+// bridge without an address of this machine's pods is ignored, because it belongs to another program.
 func retireBridge(pods []netip.Prefix) (there bool, err error) {
 	l, err := netlink.LinkByName(formerBridge)
 	var missing netlink.LinkNotFoundError
@@ -56,7 +56,7 @@ func within(networks []netip.Prefix, ip []byte) bool {
 	return ok && slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
 
-// filterBridged has packets that the bridge passes on pass the packet filter, where the kernel can.
+// filterBridged sends packets that the bridge forwards through the packet filter, if the kernel supports that.
 func filterBridged() error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		if err := set(filepath.Join("/proc/sys/net/bridge", name), "1"); err != nil {
@@ -66,8 +66,8 @@ func filterBridged() error {
 	return nil
 }
 
-// set sets a setting of the kernel. Where it is read-only but right, nothing is to be done; where the kernel has none,
-// neither.
+// set writes a kernel setting. It does nothing if the setting already has the value, even if it is read-only, or if the
+// kernel does not have the setting.
 func set(path, value string) error {
 	have, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == value {

@@ -10,23 +10,23 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// callers are the machines that have no pods and call them: the API server of a control plane that is no node calls
-// webhooks.
+// callers are the machines that have no pods but call pods. For example, the API server on a control plane machine
+// without a kubelet calls webhooks.
 type callers struct {
-	// there is an inventory that can be read; without one nothing is taken from those that were there before
+	// whether an inventory could be read; without one, nothing is removed
 	known bool
-	own   []netip.Addr // this machine's addresses, when it is one of them
-	far   []caller     // the others, by name
+	own   []netip.Addr // addresses of this machine, if it is a caller
+	far   []caller     // the other callers, sorted by name
 }
 
-// caller is one of them, and its addresses, those of IPv4 first.
+// caller is a machine without pods. Its IPv4 addresses come first.
 type caller struct {
 	name string
 	at   []netip.Addr
 }
 
-// callersOf reads them from the inventory, which is the administrator's. An address that a Node has is that Node's:
-// what goes to pods there does not change by what somebody has forgotten in the inventory.
+// callersOf returns the callers according to the administrator's inventory. An address that a Node has belongs to that
+// Node, so that an outdated inventory cannot redirect packets of its pods.
 func callersOf(self string, list inventory.Inventory, nodes []*corev1.Node) callers {
 	c := callers{known: list != nil}
 	taken, pods := map[netip.Addr]bool{}, map[string]bool{}
@@ -60,8 +60,8 @@ func callersOf(self string, list inventory.Inventory, nodes []*corev1.Node) call
 	return c
 }
 
-// answered are the addresses of callers behind a router that this machine's pods answer through the overlay, by name of
-// the caller: those of families that the pods have.
+// answered returns the addresses of callers behind a router, by name of the caller. This machine's pods respond to them
+// through the overlay. It includes only families that the pods have.
 func (p *Plan) answered(ways []way) map[string][]netip.Addr {
 	list := map[string][]netip.Addr{}
 	for _, c := range p.Callers.far {
@@ -74,13 +74,13 @@ func (p *Plan) answered(ways []way) map[string][]netip.Addr {
 	return list
 }
 
-// family reports whether this machine's pods have addresses of an address's family.
+// family reports whether this machine's pods have addresses of the family of a.
 func (p *Plan) family(a netip.Addr) bool {
 	return slices.ContainsFunc(p.PodCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() == a.Is4() })
 }
 
-// source is the address from which this machine, when it has no pods of its own, calls pods at another one through the
-// overlay. It returns the zero address when the machine has pods: the kernel then chooses an address of their network.
+// source returns the address with which this machine, if it has no pods, calls pods through the overlay. It returns the
+// zero address if the machine has pods, because the kernel then chooses an address of their network.
 func (p *Plan) source(via netip.Addr, here func(netip.Addr) bool) netip.Addr {
 	if len(p.PodCIDRs) > 0 {
 		return netip.Addr{}

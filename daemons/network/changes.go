@@ -15,10 +15,10 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// changes calls poke when the machine's addresses or routes have changed in a way that may have taken ours away, or an
-// interface takes packets of another size, until ctx ends. What comes and goes with each pod, as own says of addresses,
-// is no such way. A link that loses its carrier loses its addresses where systemd-networkd has them, and with them all
-// routes behind it; they do not come back with the link.
+// changes calls poke, until ctx ends, when addresses, routes or the MTU of an interface have changed and this daemon's
+// routes may be affected. It ignores addresses and routes that change with each pod; own reports whether an address is
+// a pod's. With systemd-networkd, a link without carrier loses its addresses and all routes through it, which do not
+// come back with the link.
 func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, poke func()) {
 	for ctx.Err() == nil {
 		if err := listen(ctx, own, poke); err != nil && ctx.Err() == nil {
@@ -27,7 +27,7 @@ func changes(ctx context.Context, log *slog.Logger, own func(netip.Addr) bool, p
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
-			poke() // for what went by meanwhile
+			poke() // changes may have been missed
 		}
 	}
 }
@@ -55,7 +55,7 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 	}
 	defer drain(links)
 	defer cancel()
-	takes := map[int32]int{} // the largest packets of interfaces, by which those of pods go
+	takes := map[int32]int{} // MTU of the interfaces, by index, without those of pods
 	if err := netlink.AddrSubscribeWithOptions(addresses, ctx.Done(),
 		netlink.AddrSubscribeOptions{ErrorCallback: fail}); err != nil {
 		return fmt.Errorf("follow addresses: %w", err)
@@ -99,7 +99,7 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 			}
 			ours := r.Type == unix.RTM_DELROUTE && r.Protocol == protocol
 			way := r.Type == unix.RTM_NEWROUTE && r.Protocol == unix.RTPROT_KERNEL &&
-				(r.Dst == nil || !ofPods(r.Dst.IP, own)) // by which the others may be reached again
+				(r.Dst == nil || !ofPods(r.Dst.IP, own)) // other machines may be reachable again
 			if ours || way {
 				poke()
 			}
@@ -107,20 +107,20 @@ func listen(ctx context.Context, own func(netip.Addr) bool, poke func()) error {
 	}
 }
 
-// ofPods reports whether an address is one that comes and goes with pods: the gateway's, or one of their links'.
+// ofPods reports whether an address changes with pods: the gateway's address, or one of their links.
 func ofPods(ip []byte, own func(netip.Addr) bool) bool {
 	a, ok := netip.AddrFromSlice(ip)
 	a = a.Unmap()
 	return ok && (a.Is6() && a.IsLinkLocalUnicast() || a.IsMulticast() || own(a))
 }
 
-// drain lets a subscription end, whose sender may be waiting.
+// drain empties a subscription's channel until it is closed, because the sender may be blocked.
 func drain[T any](updates <-chan T) {
 	for range updates {
 	}
 }
 
-// own reports whether an address is of this machine's pods.
+// own reports whether an address belongs to this machine's pods.
 func (d *daemon) own(a netip.Addr) bool {
 	pods := d.pods.Load()
 	return pods != nil && slices.ContainsFunc(*pods, func(p netip.Prefix) bool { return p.Contains(a) })

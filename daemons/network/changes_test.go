@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// What may have taken routes away and what changes the largest packet is heard of; pods that come and go are not.
+// Lost routes and MTU changes are reported. Changes that come with pods are not.
 func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNotS27(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
@@ -43,7 +43,7 @@ func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNotS27(t *testing.T) {
 		}
 	}
 	follows := false
-	for range 50 { // until it listens
+	for range 50 { // until the subscription is active
 		none.ip(t, "addr", "replace", "192.0.2.9/24", "dev", "wide")
 		none.ip(t, "addr", "del", "192.0.2.9/24", "dev", "wide")
 		if follows = heard(); follows {

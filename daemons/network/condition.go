@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// patience is how long a network may be missing before its node is said to have none: a node that is said so gets
-	// no pods.
+	// patience is how long the pod network may be missing before the node is marked unavailable, because an unavailable
+	// node gets no pods.
 	patience = 10 * time.Second
-	// telling is how long a write of the condition may take.
+	// telling limits one write of the condition.
 	telling = 10 * time.Second
 )
 
-// condition keeps the node's condition NetworkUnavailable true to fact.
+// condition maintains the node's condition NetworkUnavailable.
 type condition struct {
-	client  kubernetes.Interface // as the node
-	missing time.Time            // since when the network is, zero while it is there
+	client  kubernetes.Interface // with the node's credentials
+	missing time.Time            // since when the network is missing; zero while it is available
 	now     func() time.Time
 }
 
-// state returns what the condition should say of a plan of which made routes are there, and whether to write it yet.
-// Some missing routes do not make a node unavailable: one node with a wrong address would otherwise keep pods off all
-// others.
+// state returns the condition for a plan of which made routes exist, and whether it should be written yet. A node with
+// some missing routes stays available: otherwise one node with a wrong address would keep pods off all other nodes.
 func (c *condition) state(p Plan, made int) (status corev1.ConditionStatus, reason, message string, say bool) {
 	there := len(p.PodCIDRs) > 0 && (made > 0 || len(p.Routes) == 0)
 	switch {
@@ -52,7 +51,7 @@ func (c *condition) state(p Plan, made int) (status corev1.ConditionStatus, reas
 		patience
 }
 
-// tell writes the condition where the node says something else.
+// tell writes the condition if it differs from the node's status.
 func (c *condition) tell(ctx context.Context, n *corev1.Node, p Plan, made int) error {
 	status, reason, message, say := c.state(p, made)
 	if !say {

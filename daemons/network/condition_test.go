@@ -10,8 +10,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// What a node says of its network is so: a missing one is said after a while, one that is back at once, and nothing is
-// written twice.
+// The condition matches the network: a missing network is reported after a while, an available one at once, and nothing
+// is written twice.
 func TestNodeSaysWhetherItHasANetworkS22(t *testing.T) {
 	now := time.Unix(1000, 0)
 	n := machine("a", "10.244.0.0/24", "10.0.0.1")

@@ -14,11 +14,11 @@ import (
 	"clusterctl/daemons/network/policy"
 )
 
-// icmpv6 is a socket of a network that sends and hears messages of ICMPv6.
+// icmpv6 returns a socket in the network namespace that sends and receives ICMPv6 messages.
 func (s *stack) icmpv6(t *testing.T, at netip.Addr) net.PacketConn {
 	t.Helper()
 	var c net.PacketConn
-	const mostHops = 255 // as messages of neighbour discovery have it
+	const mostHops = 255 // required for neighbour discovery
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {

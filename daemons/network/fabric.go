@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fabric carries out a plan: routes to the pods of machines of the same network, and routes through the overlay to
-// those behind a router.
+// fabric applies a plan: direct routes to the pods of machines on the same link, and routes through the overlay to the
+// pods of machines behind a router.
 type fabric struct {
-	id, port int // of VXLAN
+	id, port int // VXLAN network identifier and UDP port
 	fence    *fence
 }
 
-// way is a route that the machine has whatever pods there are.
+// way is a route of the machine that does not depend on pods.
 type way struct {
 	to     netip.Prefix
-	onLink bool // no router is on it
+	onLink bool // without a router
 }
 
-// onLink reports whether the most specific way to an address has no router. Without a way it is taken to be on link: a
-// route to it then fails and says so.
+// onLink reports whether the most specific route to an address has no router. It returns true if there is no route,
+// because adding a route through the address then fails with a clear error.
 func onLink(ways []way, a netip.Addr) bool {
 	best, is := -1, true
 	for _, w := range ways {
@@ -35,7 +35,7 @@ func onLink(ways []way, a netip.Addr) bool {
 	return is
 }
 
-// ways lists the machine's own routes.
+// ways returns the machine's own routes.
 func ways() (list []way, err error) {
 	all, err := netlink.RouteListFiltered(
 		netlink.FAMILY_ALL,
@@ -63,9 +63,8 @@ func ways() (list []way, err error) {
 	return list, nil
 }
 
-// apply makes the kernel's routes what the plan says. It returns the largest packet that gets to all pods through the
-// overlay, 0 when nothing goes through it, and how many of the plan's routes are in place. When one route cannot be
-// made, the others still are.
+// apply updates the kernel's routes according to the plan. It returns the MTU of the overlay, or 0 if it is not used,
+// and the number of the plan's routes in place. An error of one route does not prevent the others.
 func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 	ways, err := ways()
 	if err != nil {
@@ -99,7 +98,7 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 		}
 	}
 	if len(o.peers) == 0 {
-		// First the routes are led around the overlay, then it is removed.
+		// Change the routes before the overlay is removed.
 		made, err := setRoutes(p.Routes, 0)
 		if len(o.kept) > 0 {
 			if l, err := netlink.LinkByName(overlayName); err == nil {
@@ -113,7 +112,7 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 	for _, c := range p.PodCIDRs {
 		o.own = append(o.own, c.Addr().Next())
 	}
-	fenced := f.fence.raise(f.port, o.senders(p.at)) // before there is anything to be kept out of
+	fenced := f.fence.raise(f.port, o.senders(p.at)) // before the overlay exists
 	l, largest, err := o.put()
 	at := 0
 	if l != nil {
@@ -126,7 +125,7 @@ func (f fabric) apply(self string, p *Plan) (largest, made int, err error) {
 	return largest, made, errors.Join(fenced, err, failed)
 }
 
-// addresses reports of an address whether it is the machine's.
+// addresses returns a function that reports whether an address belongs to the machine.
 func addresses() (func(netip.Addr) bool, error) {
 	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {

@@ -46,11 +46,11 @@ type site struct {
 	*stack
 	pod   *stack
 	fence fence
-	at4   netip.Addr // the pod's
+	at4   netip.Addr // at4 and at6 are the pod's addresses.
 	at6   netip.Addr
 }
 
-// region is two networks with a router between them: two machines on the first, one on the second.
+// region returns two networks with a router between them: two machines on the first, and one on the second.
 func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 	t.Helper()
 	router := newStack(t)
@@ -68,7 +68,7 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 		}
 	}
 	enable(router)
-	plug := func(s *stack, name string) { // into the first network
+	plug := func(s *stack, name string) { // connects to the first network
 		bridge.ip(t, "link", "add", name, "type", "veth", "peer", "name", "uplink")
 		bridge.ip(t, "link", "set", name, "master", "wire", "up")
 		bridge.move(t, "uplink", s)
@@ -125,13 +125,13 @@ func region(t *testing.T) (sites []*site, nodes []*corev1.Node) {
 	return sites, nodes
 }
 
-// join carries the plan of a site out, and reports the largest packet through the overlay.
+// join applies the plan of a site, and returns the MTU of the overlay.
 func (s *site) join(t *testing.T, self string, nodes []*corev1.Node, id int) (p Plan, largest int) {
 	t.Helper()
 	return s.joinWith(t, self, nodes, id, nil)
 }
 
-// joinWith does so with an inventory of machines.
+// joinWith is join with an inventory of machines.
 func (s *site) joinWith(
 	t *testing.T,
 	self string,
@@ -163,14 +163,14 @@ func (s *site) list(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// Pods of all machines reach each other in both families: straight on one network, wrapped through a router that knows
-// no pods. What changes is followed, and nothing stays of what is not needed.
+// Pods of all machines reach each other in both families: directly on one network, and wrapped through a router that
+// does not know pods. Changes are applied, and nothing unneeded remains.
 func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 	sites, nodes := region(t)
 	all := func(id int) {
 		t.Helper()
 		for i, s := range sites {
-			for range 2 { // the second time nothing is to be done
+			for range 2 { // the second call changes nothing
 				if p, largest := s.join(t, fmt.Sprint("n", i), nodes, id); len(p.Routes) != 4 || largest != 1450 {
 					t.Errorf("n%d has %d routes, and %d bytes get through", i, len(p.Routes), largest)
 				}
@@ -187,7 +187,7 @@ func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 						t.Errorf("the pod of n%d does not reach that of n%d at %s", i, j, pair[1])
 					}
 				}
-				// A machine, as one whose containers have its network.
+				// A machine also reaches the pod, as host network pods do.
 				if i != j {
 					c, err := dialFrom(from.stack, to.at4)
 					if err != nil || !echo(c, 5*time.Second) {
@@ -204,7 +204,7 @@ func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 			t.Errorf("n%d has %d wrapped routes, should have %d:\n%s", i, got, wrapped, sites[i].list(t, "ip", "route"))
 		}
 	}
-	// Another number is another interface; large packets are told to be so and get through in pieces that fit.
+	// Another VXLAN ID replaces the interface. Large packets get through after path MTU discovery.
 	all(7)
 	big := make([]byte, 100<<10)
 	c, err := sites[0].pod.dial(sites[0].at4, sites[2].at4, nft.TCP, 80, 5*time.Second)
@@ -222,7 +222,7 @@ func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
 		}
 		got += n
 	}
-	// A node that is gone is forgotten; the last one takes the interface with it.
+	// A deleted node loses its routes. With the last one, the interface is removed.
 	if p, largest := sites[2].join(t, "n2", nodes[1:], 7); len(p.Routes) != 2 || largest != 1450 {
 		t.Errorf("of two nodes: %d routes, %d bytes", len(p.Routes), largest)
 	}
@@ -256,7 +256,7 @@ func dialFrom(s *stack, to netip.Addr) (c net.Conn, err error) {
 	return c, err
 }
 
-// What pods send to the outside comes from their machine, in both families, unless it goes to an exception.
+// Packets of pods to the outside have their machine's address in both families, except to exceptions.
 func TestPodsLeaveUnderTheirMachinesAddressS27(t *testing.T) {
 	sites, nodes := region(t)
 	s := sites[0]
@@ -301,7 +301,7 @@ func TestPodsLeaveUnderTheirMachinesAddressS27(t *testing.T) {
 		err = os.ErrDeadlineExceeded
 		for until := time.Now().Add(10 * time.Second); errors.Is(err, os.ErrDeadlineExceeded) &&
 			time.Now().Before(until); {
-			// the first may be lost until routers are found
+			// the first packet may be lost until routers are found
 			if _, err := out.Write([]byte("hello")); err != nil {
 				t.Error(err)
 			}

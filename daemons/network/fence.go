@@ -13,18 +13,18 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// fenceName is the name of the tables that keep others out of the overlay.
+// fenceName is the name of the tables that protect the overlay.
 const fenceName = "clusterctl-overlay"
 
 const (
-	fencePeers = "machines" // addresses of the machines that wrap packets for this one
+	fencePeers = "machines" // addresses of the machines that may send wrapped packets to this one
 	inputHook  = "input"
 	throughIt  = "forward"
 )
 
-// fence lets wrapped packets in from machines of the overlay alone. The kernel unwraps whatever comes to the port, and
-// what is in it may say that it is from anybody, whom network policies let in. Pods send no wrapped packets, neither to
-// their own machine nor to another, where they would come under their machine's address.
+// fence restricts wrapped packets to the machines of the overlay. The kernel unwraps every packet that arrives at the
+// port, and its contents could claim any sender, which network policies would trust. The fence also drops wrapped
+// packets from pods, to their own machine and to other machines, where they would appear with their machine's address.
 type fence struct {
 	mu      sync.Mutex
 	port    int
@@ -35,7 +35,7 @@ type fence struct {
 
 var families = []nft.Family{nft.IPv4, nft.IPv6}
 
-// raise lets wrapped packets in from some addresses and no others.
+// raise accepts wrapped packets only from the given addresses.
 func (f *fence) raise(port int, from []netip.Addr) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (f *fence) raise(port int, from []netip.Addr) error {
 	return nil
 }
 
-// fenceRules are the rules that are always there.
+// fenceRules returns the rules that do not depend on the addresses.
 func fenceRules(port int) *nft.Fragment {
 	wrapped := nft.Rule{nft.Is{Protocol: nft.UDP}, nft.ToPorts{First: uint16(port), Last: uint16(port)}}
 	and := func(before, after nft.Rule) nft.Rule {
@@ -103,7 +103,7 @@ func fenceRules(port int) *nft.Fragment {
 	}
 }
 
-// put makes the kernel's rules what they should be.
+// put writes the rules to the kernel.
 func (f *fence) put() error {
 	f.look(true)
 	var failures []error
@@ -113,8 +113,9 @@ func (f *fence) put() error {
 	return errors.Join(failures...)
 }
 
-// look has what somebody has changed compared as a whole when it is applied next. It reports whether there is such a
-// table. With deep every rule is looked at, else what a flush would have taken.
+// look finds tables in the kernel that another program has changed, so that they are compared completely when they are
+// next applied. It reports whether there are any. With deep, it checks every rule, otherwise only what a flush would
+// remove.
 func (f *fence) look(deep bool) (changed bool) {
 	for _, family := range families {
 		k := f.kernels[family]
@@ -126,7 +127,7 @@ func (f *fence) look(deep bool) (changed bool) {
 	return changed
 }
 
-// keep puts the rules back when somebody has removed them, as deep as look.
+// keep restores the rules if another program has changed them. deep is passed to look.
 func (f *fence) keep(deep bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +140,7 @@ func (f *fence) keep(deep bool) error {
 	return nil
 }
 
-// drop takes the rules away, once there is no overlay.
+// drop removes the rules after the overlay was removed.
 func (f *fence) drop() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// wrappedFor is a message for a pod as the overlay of a node gets it, that says it is from another pod.
+// wrappedFor returns a wrapped packet for a node's overlay, from one pod to another.
 func wrappedFor(node string, id int, from, to netip.Addr, port uint16, text string) []byte {
 	b := []byte{8, 0, 0, 0, byte(id >> 16), byte(id >> 8), byte(id), 0}
 	b = append(append(append(b, hardware(node)...), 2, 0, 0, 0, 0, 1), 8, 0)
@@ -41,8 +41,8 @@ func wrappedFor(node string, id int, from, to netip.Addr, port uint16, text stri
 	return slices.Concat(b, ip, udp, []byte(text))
 }
 
-// What is wrapped says by itself whom it is from. It is taken from machines that wrap packets for this one, not from
-// anybody else who reaches the port, and never from pods, which could else be whom a policy lets in.
+// A wrapped packet can claim any sender. It is accepted only from machines of the overlay, not from other hosts that
+// reach the port. It is never accepted from pods, which could otherwise claim a sender that a policy allows.
 func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 	sites, nodes := region(t)
 	for i, s := range sites {
@@ -122,7 +122,7 @@ func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 		}
 	}
 	check()
-	// A flush is put right, and nothing is left once there is no overlay.
+	// Flushed rules are restored, and nothing is left without an overlay.
 	for _, family := range families {
 		if err := n.inside(func() error { return kernel.Remove(family, fenceName) }); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 		t.Fatal(err)
 	}
 	check()
-	// So is an edit.
+	// Edited rules are restored.
 	n.list(t, "nft", "insert", "rule", "ip", fenceName, inputHook, "accept")
 	for _, deep := range []bool{false, true} {
 		if err := n.inside(func() error { return n.fence.keep(deep) }); err != nil {
@@ -146,7 +146,7 @@ func TestOnlyMachinesOfTheOverlaySendWrappedPackets(t *testing.T) {
 	}
 }
 
-// A machine that sends under an address that its Node does not list is told so: its peers drop what it wraps.
+// A machine that sends from an address that its Node does not list reports this, because its peers drop these packets.
 func TestAMachineKnowsThatItsAddressIsNotListed(t *testing.T) {
 	sites, nodes := region(t)
 	far := sites[2]

@@ -25,15 +25,15 @@ const acceptChain = "CLUSTERCTL-FORWARD"
 // proxyMark is the mark of packets that the service proxy forwards with the machine's source address.
 const proxyMark = "0x4000/0x4000"
 
-// programTime bounds one call of an iptables program.
+// programTime limits one call of an iptables program.
 const programTime = 20 * time.Second
 
-// foreign makes packet filters of other programs accept packets of pods, and finds rules in them that drop such
-// packets: an accept in our own tables does not override these rules. Only found is safe for concurrent use.
+// foreign makes packet filters of other programs accept packets of pods, and finds their rules that drop such packets:
+// an accept in this daemon's tables does not override these rules. Only found is safe for concurrent use.
 type foreign struct {
 	clusters   []netip.Prefix
 	call       func(input []byte, program string, args ...string) ([]byte, error) // runs a program; nil is the real one
-	proc       string                                                             // /proc when empty
+	proc       string                                                             // default /proc
 	generation uint32
 	looked     bool
 
@@ -43,7 +43,9 @@ type foreign struct {
 
 // protocolOf holds the names that iptables and the kernel use for an address family.
 type protocolOf struct {
-	program, names string // of iptables, and of the file that names the tables of its older kind
+	// program is the name of the iptables program. names is the file below /proc/net that lists the tables of legacy
+	// iptables.
+	program, names string
 	family         nftables.TableFamily
 	is4            bool
 }
@@ -100,7 +102,7 @@ func (f *foreign) older(p protocolOf) ([]string, error) {
 	}
 	names, err := os.ReadFile(proc + "/" + p.names)
 	if err != nil || !slices.Contains(strings.Fields(string(names)), "filter") {
-		return nil, nil // the kernel has none, or none of that kind
+		return nil, nil // the kernel has no legacy iptables, or no filter table in it
 	}
 	for _, suffix := range []string{"-legacy", ""} {
 		version, err := f.run(nil, p.program+suffix, "-V")
@@ -149,7 +151,7 @@ func (f *foreign) fill(p protocolOf, program, suffix string) error {
 	}
 	rules = append(rules, "-A "+acceptChain+" -m mark --mark "+proxyMark+" -j ACCEPT",
 		"-A "+acceptChain+" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT")
-	// A chain that is not there is an error, and has no rules.
+	// If the chain does not exist, the command fails and the chain has no rules.
 	if has, err := f.run(nil, program+suffix, "-w", "5", "-S", acceptChain); err == nil {
 		var found []string
 		for line := range strings.Lines(string(has)) {

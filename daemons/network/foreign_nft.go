@@ -14,10 +14,10 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// ownTables are how the names of tables begin that the cluster's daemons keep.
+// ownTables are the name prefixes of the tables that the cluster's daemons maintain.
 var ownTables = []string{"clusterctl-", "kube-proxy", "cni_hostport"}
 
-// familyNames are what nft calls the families whose tables see packets that a machine forwards.
+// familyNames are nft's names of the table families that see forwarded packets.
 var familyNames = map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
 	nftables.TableFamilyINet: "inet"}
 
@@ -59,7 +59,7 @@ func (f *foreign) newer() (problems []string, err error) {
 	return problems, nil
 }
 
-// acceptNewer has iptables accept pods' packets in a chain that it keeps in nftables.
+// acceptNewer makes iptables accept packets of pods in a chain that iptables maintains in nftables.
 func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 	if !slices.ContainsFunc(f.clusters, func(c netip.Prefix) bool { return c.Addr().Is4() == p.is4 }) {
 		return nil, nil
@@ -74,8 +74,8 @@ func (f *foreign) acceptNewer(p protocolOf, name string) ([]string, error) {
 		"or delete the table"}, nil
 }
 
-// drops returns what drops packets of pods in a chain: a rule for all packets, or the chain's policy, unless an earlier
-// rule accepts them.
+// drops returns what drops packets of pods in a chain: a rule that matches all packets, or the chain's policy. Both are
+// ignored if an earlier rule accepts the packets.
 func (f *foreign) drops(c *nftables.Chain, name string,
 	list func(chain string) ([]*nftables.Rule, error)) (problems []string, err error) {
 	// List the rules of a chain once, even if several rules lead to it.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// do runs commands in the machine's network, one a line.
+// do runs commands in the machine's network namespace, one per line.
 func do(t *testing.T, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
@@ -24,7 +24,7 @@ func do(t *testing.T, commands ...string) {
 	}
 }
 
-// load loads rules of nft.
+// load loads nft rules.
 func load(t *testing.T, rules string) {
 	t.Helper()
 	cmd := exec.Command("nft", "-f", "-")
@@ -43,7 +43,7 @@ func load(t *testing.T, rules string) {
 
 var podNetworks = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd00:1::/48")}
 
-// flushed takes away what tests leave to iptables.
+// flushed removes what tests have changed in iptables.
 func flushed(t *testing.T) {
 	t.Helper()
 	for _, program := range []string{"iptables-nft", "ip6tables-nft"} {
@@ -56,7 +56,7 @@ func flushed(t *testing.T) {
 	}
 }
 
-// Docker sets the policy of the chain FORWARD to DROP, and puts its own rules before those that there are.
+// Docker sets the policy of the chain FORWARD to DROP, and puts its own rules before the existing ones.
 func TestPodsGetThroughTheForwardingPolicyOfDocker(t *testing.T) {
 	t.Cleanup(func() { flushed(t) })
 	m := newBench(t)
@@ -87,13 +87,13 @@ func TestPodsGetThroughTheForwardingPolicyOfDocker(t *testing.T) {
 	if found := f.found(); len(found) > 0 {
 		t.Errorf("still dropped: %q", found)
 	}
-	// What an administrator refuses stays refused.
+	// An administrator's DROP stays in effect.
 	do(t, "iptables-nft -A DOCKER-USER -p tcp --dport "+fmt.Sprint(probed[0])+" -j DROP")
 	if keep(); reaches() {
 		t.Error("a rule of the administrator is overruled")
 	}
 	do(t, "iptables-nft -F DOCKER-USER")
-	// Whoever flushes the chain takes ours with it.
+	// Flushing the chain also removes our rule.
 	do(t, "iptables-nft -F FORWARD", "iptables-nft -A FORWARD -j DOCKER-USER")
 	if keep(); !reaches() {
 		t.Error("the accept does not come back after a flush")
@@ -116,10 +116,10 @@ func TestPodsGetThroughTheForwardingPolicyOfDocker(t *testing.T) {
 	}
 }
 
-// Rules in the format of iptables -S.
+// The rules are in the format of iptables -S.
 func TestRulesOfIPTablesThatDropPacketsOfPodsAreFound(t *testing.T) {
 	for name, row := range map[string]struct {
-		rules, dropping string // empty: none drops packets of pods
+		rules, dropping string // empty if no rule drops packets of pods
 	}{
 		"none":   {"", ""},
 		"a drop": {"-A FORWARD -j DROP", "-A FORWARD -j DROP"},
@@ -160,7 +160,7 @@ func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 	const four, six = "10.1.0.0/16", "fd00:1::/48"
 	for name, row := range map[string]struct {
 		family, policy, rules string
-		found                 []string // the networks of the pods
+		found                 []string // affected networks of pods
 	}{
 		"none":                   {"inet", "accept", "", nil},
 		"a policy":               {"inet", "drop", "", []string{four, six}},
@@ -222,7 +222,7 @@ func TestRulesOfOthersThatDropPacketsOfPodsAreFound(t *testing.T) {
 	}
 }
 
-// Chains of the cluster's own daemons are none of others.
+// Chains of the cluster's own daemons are not reported.
 func TestOwnChainsAreNotReported(t *testing.T) {
 	load(
 		t,
@@ -234,7 +234,7 @@ func TestOwnChainsAreNotReported(t *testing.T) {
 	}
 }
 
-// The older kind of iptables has tables of its own, which its own programs change.
+// Legacy iptables has its own tables, which only its own programs can change.
 func TestTheOlderKindOfIPTablesIsKeptAsWell(t *testing.T) {
 	var calls []string
 	chain := map[string]string{}

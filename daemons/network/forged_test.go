@@ -12,7 +12,7 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// socket is a UDP socket of a network, at an address that it has.
+// socket returns a UDP socket in the network namespace, bound to an address.
 func (s *stack) socket(t *testing.T, at netip.AddrPort) *net.UDPConn {
 	t.Helper()
 	var c *net.UDPConn
@@ -33,7 +33,7 @@ func send(t *testing.T, from *net.UDPConn, to netip.AddrPort, text string) {
 	}
 }
 
-// hears is what comes next.
+// hears returns the text of the next packet.
 func hears(t *testing.T, at *net.UDPConn) string {
 	t.Helper()
 	_ = at.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -45,8 +45,8 @@ func hears(t *testing.T, at *net.UDPConn) string {
 	return string(b[:n])
 }
 
-// A pod that takes another pod's address, or that of whom the other speaks with, and the ports of both, sends nothing
-// into their connection, which the kernel knows. In both families, with real packets.
+// A pod cannot inject packets into another pod's established connection, even with the addresses and ports of its ends.
+// Both families are tested with real packets.
 func TestNobodySendsIntoAnothersConnectionS27(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	for i, uid := range []string{"victim", "neighbour", "forger"} {
@@ -104,7 +104,7 @@ func TestNobodySendsIntoAnothersConnectionS27(t *testing.T) {
 	}
 }
 
-// at is a pod's address, by number.
+// at returns the address of a pod by its number.
 func (m *bench) at(i int, is6 bool) netip.Addr {
 	if is6 {
 		return netip.MustParseAddr(fmt.Sprintf("fd00:1::%d", i+1))

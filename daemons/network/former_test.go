@@ -16,8 +16,8 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// The rules of a former release, which had a chain for each direction, are replaced in one transaction by a daemon that
-// starts: nothing of them stays, what was closed stays closed, and connections go on.
+// A starting daemon replaces the rules of an earlier release, which had a chain for each direction, in one transaction.
+// Nothing of them remains, blocked traffic stays blocked, and connections continue.
 func TestRulesOfAFormerReleaseAreReplaced(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	web, other := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")

@@ -24,23 +24,23 @@ import (
 )
 
 const (
-	// maxWatches is how many watches there may be beside each other. A group that is new is watched by a watch of its
-	// own, so that those of others need not be listed again; then one takes the place of all.
+	// maxWatches limits the number of concurrent watches. A new group first gets its own watch, so that the other
+	// groups need not be listed again. Beyond the limit, one watch replaces all.
 	maxWatches = 8
-	// maxNamed is how many groups a watch may name. One that would have to name more follows all that there are.
+	// maxNamed limits how many groups a watch selects by name. A watch of more groups follows all groups.
 	maxNamed = 500
 )
 
-// groups follows the addresses of the groups that this machine's rules need.
+// groups watches the addresses of the groups that this machine's rules need.
 type groups struct {
 	client   kubernetes.Interface
 	log      *slog.Logger
-	note     func(slice string) // of a slice that may have changed
-	look     func()             // when a watch has listed
+	note     func(slice string) // called with the name of a slice that may have changed
+	look     func()             // called when a watch has listed
 	current  []*groupWatch
-	next     *groupWatch           // has not listed yet
-	replaces bool                  // the next one takes the place of the current ones
-	told     map[string]heardSlice // what the rules were told of each slice
+	next     *groupWatch           // has not finished listing
+	replaces bool                  // next replaces all current watches
+	told     map[string]heardSlice // slices passed to the rules, by name
 }
 
 // groupWatch is one watch.
@@ -57,11 +57,11 @@ type groupWatch struct {
 
 type heardSlice struct {
 	group string
-	slice *policy.Slice // nil for one that the rules may have forgotten
+	slice *policy.Slice // nil if the rules need not keep it
 }
 
-// follow has the groups watched that are needed, and tells the rules of those that a watch has listed since the last
-// time. It reports whether it has told anything.
+// follow starts the watches of needed groups, and passes the slices of newly listed watches to the rules. It reports
+// whether it passed any.
 func (g *groups) follow(ctx context.Context, needed map[string]bool, node *policy.Node) (told bool, err error) {
 	if g.next != nil && g.next.complete() {
 		told = true
@@ -70,7 +70,7 @@ func (g *groups) follow(ctx context.Context, needed map[string]bool, node *polic
 		}
 	}
 	if g.next != nil {
-		return told, nil // it may have what is missing, and is waited for
+		return told, nil // wait for it, because it may cover the missing groups
 	}
 	covered := g.covered()
 	missing := map[string]bool{}
@@ -96,7 +96,7 @@ func (g *groups) follow(ctx context.Context, needed map[string]bool, node *polic
 	return told, nil
 }
 
-// take makes the next watch a current one, in place of all others if it covers them.
+// take makes the next watch a current one. If it replaces the others, take stops them.
 func (g *groups) take(node *policy.Node) error {
 	w := g.next
 	if g.replaces {
@@ -118,7 +118,7 @@ func (g *groups) take(node *policy.Node) error {
 	return errors.Join(failures...)
 }
 
-// covered are the groups whose slices the current watches have listed.
+// covered returns the groups that the current watches have listed.
 func (g *groups) covered() map[string]bool {
 	names := map[string]bool{}
 	for _, w := range g.current {
@@ -127,8 +127,8 @@ func (g *groups) covered() map[string]bool {
 	return names
 }
 
-// tell tells the rules what a slice is now. Slices of groups that no watch follows any more stay with those rules that
-// still need them.
+// tell passes the current state of a slice to the rules. The slices of groups that are no longer watched stay while a
+// rule still needs them.
 func (g *groups) tell(node *policy.Node, key string) error {
 	var is *heardSlice
 	for _, w := range g.current {
@@ -159,7 +159,7 @@ func (g *groups) tell(node *policy.Node, key string) error {
 	return nil
 }
 
-// close ends all watches.
+// close stops all watches.
 func (g *groups) close() {
 	for _, w := range g.current {
 		w.end()
@@ -170,7 +170,7 @@ func (g *groups) close() {
 	g.current, g.next = nil, nil
 }
 
-// start begins to watch groups, until end is called.
+// start starts a watch of groups.
 func (g *groups) start(ctx context.Context, names map[string]bool) *groupWatch {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &groupWatch{names: names, slices: map[string]*heardSlice{}, note: g.note, look: g.look}
@@ -199,7 +199,7 @@ func (g *groups) start(ctx context.Context, names map[string]bool) *groupWatch {
 	return w
 }
 
-// selectorOf selects the slices of groups.
+// selectorOf returns the selector of the slices of groups.
 func selectorOf(names map[string]bool) string {
 	op, values := selection.In, slices.Sorted(maps.Keys(names))
 	if len(names) > maxNamed {
@@ -207,12 +207,12 @@ func selectorOf(names map[string]bool) string {
 	}
 	r, err := labels.NewRequirement(peers.Label, op, values)
 	if err != nil {
-		panic(err) // names of groups are good as a label's values
+		panic(err) // group names are valid label values
 	}
 	return labels.NewSelector().Add(*r).String()
 }
 
-// complete reports whether everything has been listed.
+// complete reports whether the watch has finished its list.
 func (w *groupWatch) complete() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -231,7 +231,8 @@ func (w *groupWatch) keys() []string {
 	return slices.Collect(maps.Keys(w.slices))
 }
 
-// hear takes what is of use of a slice. Those that others write are not: they could say who a policy's peers are.
+// hear returns the slice's name and contents. It ignores slices of other writers, which could otherwise add themselves
+// to a policy's peers.
 func hear(o any) (key string, s *heardSlice) {
 	es, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -244,7 +245,7 @@ func hear(o any) (key string, s *heardSlice) {
 	return es.Name, &heardSlice{strings.Clone(group), policy.SliceOf(es)}
 }
 
-// Add and the others are what a reflector calls.
+// Add and the following methods implement the store of a reflector.
 func (w *groupWatch) Add(o any) error {
 	key, s := hear(o)
 	w.mu.Lock()
@@ -258,10 +259,10 @@ func (w *groupWatch) Add(o any) error {
 	return nil
 }
 
-// Update takes what a slice has become.
+// Update stores the new state of a slice.
 func (w *groupWatch) Update(o any) error { return w.Add(o) }
 
-// Delete forgets a slice.
+// Delete removes a slice.
 func (w *groupWatch) Delete(o any) error {
 	if es, ok := o.(*discoveryv1.EndpointSlice); ok {
 		w.mu.Lock()
@@ -272,7 +273,7 @@ func (w *groupWatch) Delete(o any) error {
 	return nil
 }
 
-// Replace takes a list of everything.
+// Replace stores a complete list.
 func (w *groupWatch) Replace(list []any, _ string) error {
 	all := map[string]*heardSlice{}
 	for _, o := range list {
@@ -293,5 +294,5 @@ func (w *groupWatch) Replace(list []any, _ string) error {
 	return nil
 }
 
-// Resync does nothing: nothing was missed.
+// Resync does nothing, because no event is missed.
 func (w *groupWatch) Resync() error { return nil }

@@ -17,15 +17,15 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// protocol marks our routes in the kernel's table, so that they are told from an
-// administrator's. The number is one that no routing daemon has.
+// protocol marks this daemon's routes in the kernel, to distinguish them from an administrator's. No routing daemon
+// uses the number.
 const protocol netlink.RouteProtocol = 99
 
 func network(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// routes returns our routes that the kernel has. overlay is the interface of those that are wrapped, 0 for none.
+// routes returns this daemon's routes in the kernel. overlay is the index of the overlay interface, 0 for none.
 func routes(overlay int) ([]Route, error) {
 	list, err := netlink.RouteListFiltered(
 		netlink.FAMILY_ALL,
@@ -59,9 +59,8 @@ func routes(overlay int) ([]Route, error) {
 	return have, nil
 }
 
-// setRoutes makes our routes in the kernel what is wanted. One that cannot be made does not keep the others from being
-// made. overlay is the interface through which those that are wrapped go, 0 when it could not be made. It returns how
-// many are there.
+// setRoutes updates this daemon's routes in the kernel. An error of one route does not prevent the others. overlay is
+// the index of the overlay interface, 0 if it does not exist. setRoutes returns how many routes are in place.
 func setRoutes(want []Route, overlay int) (made int, err error) {
 	have, err := routes(overlay)
 	if err != nil {
@@ -97,8 +96,7 @@ func setRoutes(want []Route, overlay int) (made int, err error) {
 	return made, errors.Join(failures...)
 }
 
-// mtuOf returns the largest packet of the interfaces that have addresses, the smallest of several; 0 when none of them
-// is here.
+// mtuOf returns the smallest MTU of the interfaces that have the given addresses, or 0 if there is none.
 func mtuOf(ips []netip.Addr) (mtu int) {
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -115,7 +113,7 @@ func mtuOf(ips []netip.Addr) (mtu int) {
 	return mtu
 }
 
-// forward lets this machine pass packets on, of the families that pods have addresses of.
+// forward enables IP forwarding for the address families of the pods.
 func forward(clusters []netip.Prefix) error {
 	var failures []error
 	for family, path := range map[bool]string{true: "/proc/sys/net/ipv4/ip_forward", false: forwarding6} {
@@ -132,11 +130,11 @@ func forward(clusters []netip.Prefix) error {
 
 const forwarding6 = "/proc/sys/net/ipv6/conf/all/forwarding"
 
-// keepRouters has interfaces that listened to routers go on with it when the machine forwards: its own way out would
-// end with the lifetime of what a router has said last. Those of pods listen to nobody (link.Deafen).
+// keepRouters keeps accepting router advertisements on interfaces that accepted them before forwarding is enabled.
+// Otherwise the machine's default route would expire. Interfaces of pods never accept them (link.Deafen).
 func keepRouters() error {
 	if have, err := os.ReadFile(forwarding6); err != nil || !bytes.HasPrefix(have, []byte("0")) {
-		return nil // there is no such protocol, or the machine forwards already, as somebody has set it up
+		return nil // IPv6 is disabled, or forwarding is already enabled by the administrator
 	}
 	all, err := filepath.Glob("/proc/sys/net/ipv6/conf/*/accept_ra")
 	if err != nil {
@@ -155,7 +153,7 @@ func keepRouters() error {
 	return errors.Join(failures...)
 }
 
-// deafen has the machine listen to no router behind the interfaces of pods that an earlier release has made.
+// deafen disables router advertisements on the interfaces of pods that an earlier release has created.
 func deafen() error {
 	all, err := netlink.LinkList()
 	if err != nil {
@@ -170,8 +168,8 @@ func deafen() error {
 	return errors.Join(failures...)
 }
 
-// writeFile puts a file in place at once, so that the runtime never reads half of
-// it. Nothing is touched when it is there already.
+// writeFile writes a file atomically, so that the runtime never reads a partial one. It does nothing if the content is
+// unchanged.
 func writeFile(path string, data []byte) error {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) {
 		return nil
@@ -179,7 +177,7 @@ func writeFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	// The name begins with a dot and ends otherwise than the runtime looks for.
+	// The runtime ignores the temporary file, because its name has another extension.
 	f, err := os.CreateTemp(filepath.Dir(path), ".conflist-*.tmp")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

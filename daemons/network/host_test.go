@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// TestMain runs the tests in a network namespace of their own.
+// TestMain runs the tests in a separate network namespace.
 func TestMain(m *testing.M) {
 	const inside = "NETWORK_TEST_INSIDE"
 	if os.Getenv(inside) != "" {
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// Somebody who flushes the packet filter takes the pods' way out for a moment only.
+// Masquerading is restored quickly after the packet filter was flushed.
 func TestMasqueradingComesBackAfterAFlushS27(t *testing.T) {
 	clusters := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")}
 	outward, err := newMasquerade(clusters, nil)

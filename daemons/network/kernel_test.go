@@ -26,10 +26,10 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// stack is a network of its own, as a pod has one.
+// stack is a network namespace, such as a pod's.
 type stack struct{ file *os.File }
 
-// inside does something on a thread that is in the network, which ends with it.
+// inside runs a function on a thread in the network namespace. The thread ends afterwards.
 func (s *stack) inside(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -65,7 +65,7 @@ func newStack(t testing.TB) *stack {
 	return s
 }
 
-// ip runs ip in the network, nil for the machine's.
+// ip runs ip in the network namespace. A nil stack means the machine's.
 func (s *stack) ip(t testing.TB, args ...string) {
 	t.Helper()
 	if err := s.inside(func() error {
@@ -78,14 +78,15 @@ func (s *stack) ip(t testing.TB, args ...string) {
 	}
 }
 
-// pair makes a pair of interfaces, which is gone when the test ends: with its network it would go some time later.
+// pair creates a pair of interfaces and deletes it at the end of the test. With its namespace it would be deleted only
+// some time later.
 func (s *stack) pair(t testing.TB, name, peer string) {
 	t.Helper()
 	s.ip(t, "link", "add", name, "type", "veth", "peer", "name", peer)
 	t.Cleanup(func() { s.ip(t, "link", "del", name) })
 }
 
-// serve answers everybody at some ports of an address, by TCP and UDP.
+// serve answers all clients at some ports of an address, over TCP and UDP.
 func (s *stack) serve(t testing.TB, a netip.Addr, ports ...uint16) {
 	t.Helper()
 	for _, port := range ports {
@@ -137,7 +138,7 @@ func (s *stack) dial(from, to netip.Addr, protocol uint8, port uint16, within ti
 	return c, err
 }
 
-// echo reports whether what is sent comes back.
+// echo reports whether sent data comes back.
 func echo(c net.Conn, within time.Duration) bool {
 	_ = c.SetDeadline(time.Now().Add(within))
 	b := []byte("hello")
@@ -148,7 +149,7 @@ func echo(c net.Conn, within time.Duration) bool {
 	return err == nil
 }
 
-// passes sends a packet and waits for what comes back. Who is busy may be late.
+// passes reports whether a packet gets through and is answered. within should allow for a busy machine.
 func (s *stack) passes(p isolation.Packet, within time.Duration) bool {
 	c, err := s.dial(p.From, p.To, p.Protocol, p.Port, within)
 	if err != nil {
@@ -158,9 +159,9 @@ func (s *stack) passes(p isolation.Packet, within time.Duration) bool {
 	return echo(c, within)
 }
 
-// bench is a node with pods and a way out, on which pods are that are elsewhere, and who is in no cluster.
+// bench is a node with pods, and a network beyond it with pods of other nodes and hosts outside of the cluster.
 type bench struct {
-	here   []*stack // pods of the machine, by number
+	here   []*stack // pods of this node, by number
 	beyond *stack
 }
 
@@ -215,7 +216,7 @@ func newBench(t *testing.T) *bench {
 	return m
 }
 
-// move gives an interface to a network.
+// move moves an interface to another network namespace.
 func (s *stack) move(t testing.TB, link string, to *stack) {
 	t.Helper()
 	if err := s.inside(func() error {
@@ -230,7 +231,7 @@ func (s *stack) move(t testing.TB, link string, to *stack) {
 	}
 }
 
-// of is the network in which an address is.
+// of returns the network namespace that has an address.
 func (m *bench) of(a netip.Addr) *stack {
 	for i, s := range m.here {
 		if a == netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1)) ||
@@ -241,7 +242,7 @@ func (m *bench) of(a netip.Addr) *stack {
 	return m.beyond
 }
 
-// rules are a node's rules in the kernel.
+// rules holds a node's rules together with the kernel's tables.
 type rules struct {
 	*policy.Node
 	kernels map[nft.Family]*kernel.Kernel
@@ -281,7 +282,7 @@ func (r *rules) apply(t testing.TB) {
 	}
 }
 
-// set tells the rules of a cluster.
+// set passes the changes between two clusters to the rules.
 func (r *rules) set(t testing.TB, was, is *isolation.Cluster) {
 	t.Helper()
 	for key, p := range was.Policies {
@@ -335,7 +336,7 @@ func named(list []isolation.Port) (ports []policy.Port) {
 	return ports
 }
 
-// drawn is a cluster in which every pod that the machine has is known.
+// drawn returns a random cluster in which all pods of the machine exist.
 func drawn(seed int) *isolation.Cluster {
 	return rapid.Custom(func(t *rapid.T) *isolation.Cluster {
 		c := isolation.DrawCluster(t)
@@ -351,7 +352,7 @@ func drawn(seed int) *isolation.Cluster {
 	}).Example(seed)
 }
 
-// sample are packets of one protocol and port between all ends, each time others.
+// sample returns packets of one protocol and port between all ends. Each turn uses other values.
 func sample(c *isolation.Cluster, turn int) (list []isolation.Packet) {
 	ends := slices.Clone(isolation.Outside)
 	for i := range isolation.Numbers {
@@ -378,8 +379,8 @@ func sample(c *isolation.Cluster, turn int) (list []isolation.Packet) {
 	return list
 }
 
-// What real packets do is what a plain reading of the specification decides. The rules of one cluster become those of
-// the next.
+// Real packets are treated as a simple implementation of the specification decides. The rules of each cluster replace
+// those of the previous one.
 func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	was := &isolation.Cluster{}
@@ -425,8 +426,7 @@ func TestPacketsPassAsTheSpecificationDecides(t *testing.T) {
 	}
 }
 
-// A pod is not open before its rules are there, connections that are open go on, and a daemon that starts anew takes
-// over what is there.
+// A pod gets no traffic before its rules exist. Open connections continue, and a restarted daemon takes over the rules.
 func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	web, other, outside := netip.MustParseAddr(
@@ -449,13 +449,13 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 	}
 	r.SetPod("other", pod(other))
 	r.apply(t)
-	// Neither from outside nor from the same machine, and not the other way either.
+	// A pod without rules reaches nothing and is not reachable, neither from outside nor from the same machine.
 	for _, p := range []isolation.Packet{to(outside, web), to(other, web), to(web, outside), to(web, other)} {
 		if m.of(p.From).passes(p, 200*time.Millisecond) {
 			t.Errorf("%+v passes, of a pod that is not known", p)
 		}
 	}
-	// The machine itself reaches it, as for probes.
+	// The machine itself reaches it, for probes.
 	var node *stack
 	if !node.passes(to(netip.MustParseAddr(gateway4), web), 10*time.Second) {
 		t.Error("a pod does not answer its machine")
@@ -495,7 +495,7 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 		}
 	}
 	holds("with the policy")
-	// A pod that takes another's address for itself.
+	// A pod uses an address that is not its own.
 	m.here[2].ip(t, "addr", "add", "203.0.113.9/32", "dev", "eth0")
 	r.SetPod("third", pod(netip.MustParseAddr("10.1.0.3")))
 	r.apply(t)
@@ -523,7 +523,7 @@ func TestConnectionsOfPodsThroughTheirLife(t *testing.T) {
 		}
 	}()
 	for _, from := range []string{"203.0.113.9", "10.1.0.3"} {
-		// in this order: what comes back of the second says that the first is through or lost
+		// in this order: the answer to the second packet shows that the first was delivered or dropped
 		c, err := m.here[2].dial(netip.MustParseAddr(from), other, nft.UDP, 9999, time.Second)
 		if err != nil {
 			t.Fatal(err)

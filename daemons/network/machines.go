@@ -17,19 +17,19 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// inventoryPatience is how long the first look at the network waits for the inventory, which an API server of a former
-// release refuses.
+// inventoryPatience is how long the first sync waits for the inventory. An API server of an earlier release denies
+// access to it.
 const inventoryPatience = 5 * time.Second
 
-// machines is the inventory of machines, as far as it could be read.
+// machines reads the inventory of machines.
 type machines struct {
 	maps corelisters.ConfigMapLister
-	stop func()              // waits until it is not followed any more
-	read string              // version of what was read last
-	last inventory.Inventory // that was good; nil before there was one
+	stop func()              // waits until the watch has stopped
+	read string              // resource version last read
+	last inventory.Inventory // last valid inventory; nil before the first
 }
 
-// follow watches the inventory until ctx ends, and calls changed when there is another.
+// follow watches the inventory until ctx ends, and calls changed when it changes.
 func (m *machines) follow(ctx context.Context, client kubernetes.Interface, log *slog.Logger, changed func()) error {
 	factory := informers.New(client, informers.WithNamespace(metav1.NamespaceSystem), informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -55,8 +55,8 @@ func (m *machines) follow(ctx context.Context, client kubernetes.Interface, log 
 	return nil
 }
 
-// list is the last inventory that could be read, nil when there was none. One that is gone or broken says nothing about
-// machines.
+// list returns the last valid inventory, or nil if there was none. A missing or invalid inventory does not mean that
+// machines are gone.
 func (m *machines) list(log *slog.Logger) inventory.Inventory {
 	is, err := m.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
 	if err != nil || is.ResourceVersion == m.read && m.read != "" {
@@ -78,7 +78,7 @@ func (m *machines) list(log *slog.Logger) inventory.Inventory {
 	return m.last
 }
 
-// tellUnlisted says when other machines drop what this one sends through the overlay.
+// tellUnlisted logs when other machines drop what this machine sends through the overlay.
 func (d *daemon) tellUnlisted(list []netip.Addr) {
 	d.unlisted.Set(float64(len(list)))
 	if text := fmt.Sprint(list); len(list) > 0 && text != d.dropped {
@@ -97,7 +97,7 @@ func (d *daemon) tellUnlisted(list []netip.Addr) {
 	}
 }
 
-// warn says that pods behind a router do not answer this machine, when that begins.
+// warn logs once that pods behind a router cannot respond to this machine.
 func (d *daemon) warn(mute bool) {
 	if mute && !d.mute {
 		d.env.Log.Warn(

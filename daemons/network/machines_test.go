@@ -15,7 +15,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// An inventory that is broken or gone is not taken for one without machines: who was answered still is.
+// An invalid or missing inventory does not count as one without machines: callers are still answered.
 func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
 	good := inventory.Inventory{"cp": {Roles: []string{"control-plane"}, Addresses: []string{"10.0.0.1"}}}
 	data, err := good.Encode()
@@ -79,7 +79,7 @@ func TestABrokenInventoryLeavesMachinesKnown(t *testing.T) {
 	}
 }
 
-// A machine that calls pods which cannot answer says so, once for each time that it begins.
+// A machine whose calls pods cannot answer logs this once each time it starts.
 func TestAMachineThatPodsDoNotAnswerSaysSo(t *testing.T) {
 	sites, nodes, list := controlled(t)
 	var said bytes.Buffer

@@ -11,21 +11,21 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// tableName is the name of the tables that have pods' packets to the outside leave under the node's address, and mark
-// what is answered through the overlay.
+// tableName is the name of the tables that masquerade pods' packets to the outside, and mark packets for responses
+// through the overlay.
 const tableName = "clusterctl-network"
 
-// sourceNAT is the priority of what changes packets' senders.
+// sourceNAT is the priority of source NAT chains.
 const sourceNAT = 100
 
-// everybody are the addresses of groups of receivers. What is sent to them is not masqueraded: groups of machines would
-// get the answer to themselves.
+// everybody holds the multicast networks. Packets to them are not masqueraded, because the responses would go to the
+// machine.
 var everybody = map[nft.Family]netip.Prefix{
 	nft.IPv4: netip.MustParsePrefix("224.0.0.0/4"),
 	nft.IPv6: netip.MustParsePrefix("ff00::/8"),
 }
 
-// masquerade keeps one table for each family that pods have addresses of.
+// masquerade maintains one table for each address family of the pods.
 type masquerade struct {
 	clusters []netip.Prefix
 	mu       sync.Mutex
@@ -33,8 +33,8 @@ type masquerade struct {
 	kernels  []*kernel.Kernel
 }
 
-// newMasquerade masquerades what pods send from clusters, the networks of all pods, to anywhere but there and the
-// exceptions.
+// newMasquerade returns rules that masquerade packets from clusters, the networks of all pods. Packets to clusters and
+// to exceptions are not masqueraded.
 func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 	m := &masquerade{clusters: clusters}
 	for _, family := range []nft.Family{nft.IPv4, nft.IPv6} {
@@ -64,8 +64,8 @@ func newMasquerade(clusters, exceptions []netip.Prefix) (*masquerade, error) {
 	return m, nil
 }
 
-// answer has the rules mark what callers and pods say to each other through the overlay, and makes the kernel's what
-// they should be. Without such callers nothing is marked: every packet would pass these rules.
+// answer adds or removes the rules that mark packets between callers and pods for the overlay, and updates the kernel.
+// Without callers there are no such rules, because every packet would pass them.
 func (m *masquerade) answer(callers bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,7 +87,7 @@ func (m *masquerade) answer(callers bool) error {
 	return m.apply()
 }
 
-// apply makes the kernel's rules what they should be. The caller holds mu.
+// apply writes the rules to the kernel. The caller holds mu.
 func (m *masquerade) apply() error {
 	var failures []error
 	for i, t := range m.tables {
@@ -98,7 +98,8 @@ func (m *masquerade) apply() error {
 	return errors.Join(failures...)
 }
 
-// intact reports whether the kernel has them. With deep every rule is looked at, else what a flush would have taken.
+// intact reports whether the kernel has the rules. With deep, it checks every rule, otherwise only what a flush would
+// remove.
 func (m *masquerade) intact(deep bool) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,7 +114,7 @@ func (m *masquerade) intact(deep bool) (bool, error) {
 	return true, nil
 }
 
-// restore puts back what somebody has removed.
+// restore writes rules again that another program has removed.
 func (m *masquerade) restore() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -35,15 +35,15 @@ import (
 
 const (
 	confName = "10-clusterctl.conflist"
-	// admittedName is the file, beside the socket, of the pods that the kubelet has asked for.
+	// admittedName is the file of admitted pods, next to the socket.
 	admittedName = "admitted-pods.json"
-	// poolsName is the file, beside it, of the pools of load balancers' addresses that were read last.
+	// poolsName is the file of the last known load balancer pools, next to the socket.
 	poolsName = "address-pools.json"
-	// recheck is how often the machine is looked at although neither the API nor the kernel tells anything new:
-	// the kernel says nothing of routes that a link took with it.
+	// recheck is how often the machine is checked without an event. The kernel sends no event for routes that disappear
+	// together with their link.
 	recheck = time.Minute
-	// glance is how often it is made sure that the kernel still masquerades and forwards: without, pods reach
-	// nobody outside.
+	// glance is how often masquerading and forwarding are checked in the kernel, because without them pods cannot reach
+	// anything outside.
 	glance = 2 * time.Second
 )
 
@@ -53,28 +53,28 @@ type daemon struct {
 	env        run.Env
 	name       string
 	clusters   []netip.Prefix
-	exceptions []netip.Prefix // that pods reach under their own addresses
-	outward    *masquerade    // nil on a machine that has no pods
-	fence      fence          // around the overlay
-	foreign    foreign        // packet filters of others
+	exceptions []netip.Prefix // networks that pods reach without masquerading
+	outward    *masquerade    // nil on a machine without pods
+	fence      fence          // protects the overlay
+	foreign    foreign        // packet filters of other programs
 	client     kubernetes.Interface
 	nodes      corelisters.NodeLister
 	condition  condition
-	bridged    bool                           // pods of a former release may be on its bridge
+	bridged    bool                           // pods of an earlier release may still use its bridge
 	pods       atomic.Pointer[[]netip.Prefix] // networks of this machine's pods, once known
-	machines   machines                       // of which some are no nodes
-	done       atomic.Bool                    // the network is there
-	dropped    string                         // addresses that the log has said to be unlisted
-	mute       bool                           // pods do not answer, and the log says so
+	machines   machines                       // inventory of all machines, including those without a Node
+	done       atomic.Bool                    // the network is set up
+	dropped    string                         // the unlisted addresses last logged
+	mute       bool                           // it was logged that pods cannot respond
 	wake       chan struct{}
 	routes     prometheus.Gauge
 	unlisted   prometheus.Gauge
-	policies   *policies           // nil on a machine that has no pods
-	announce   *announce.Announcer // likewise
+	policies   *policies           // nil on a machine without pods
+	announce   *announce.Announcer // nil on a machine without pods
 }
 
-// Run keeps this machine's part of the pod network until ctx ends. What it made
-// stays: pods go on.
+// Run maintains this machine's part of the pod network until ctx ends. It leaves the network in place, so that pods
+// keep working.
 func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 	d := &daemon{cfg: cfg, env: env, name: cfg.HostnameOverride, bridged: true, wake: make(chan struct{}, 1)}
 	if d.name == "" {
@@ -148,7 +148,8 @@ func Run(ctx context.Context, cfg config.Network, env run.Env) error {
 	return g.Wait()
 }
 
-// asNode is a client with the credential of the machine's node, where there is one.
+// asNode returns a client with the credentials of the machine's node if they are configured, otherwise the daemon's own
+// client.
 func (d *daemon) asNode() (kubernetes.Interface, error) {
 	if d.cfg.NodeKubeconfig == "" {
 		return d.client, nil
@@ -166,7 +167,7 @@ func (d *daemon) asNode() (kubernetes.Interface, error) {
 	return as, nil
 }
 
-// enforce keeps the rules of network policies, and answers the kubelet that asks for pods.
+// enforce maintains the rules of network policies, and serves the kubelet's admission requests.
 func (d *daemon) enforce(ctx context.Context) error {
 	p := d.policies
 	p.admitted.file = filepath.Join(filepath.Dir(d.cfg.PolicySocket), admittedName)
@@ -261,7 +262,7 @@ func (d *daemon) run(ctx context.Context) error {
 	return nil
 }
 
-// announcer sets up what announces the addresses of Services that this machine has.
+// announcer sets up the announcement of Services' addresses on this machine.
 func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
 	leases, err := floating.Connect(
 		client.Options{Kubeconfig: d.cfg.Kubeconfig, APIServers: d.cfg.APIServers, UserAgent: "network"},
@@ -297,8 +298,8 @@ func (d *daemon) announcer(nodes cache.SharedIndexInformer) error {
 	return nil
 }
 
-// guard puts masquerading and forwarding back when somebody has removed them, as one who flushes the machine's packet
-// filter does.
+// guard restores masquerading and forwarding when they were removed, for example by flushing the machine's packet
+// filter.
 func (d *daemon) guard(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -328,7 +329,7 @@ func (d *daemon) guard(ctx context.Context, every time.Duration) {
 	}
 }
 
-// lean keeps of a node what the daemon reads.
+// lean removes the fields of a node that the daemon does not read.
 func lean(o any) (any, error) {
 	if n, ok := o.(*corev1.Node); ok {
 		c := *n
@@ -339,7 +340,7 @@ func lean(o any) (any, error) {
 	return o, nil
 }
 
-// matters reports whether an update of a node is news for routes.
+// matters reports whether an update of a node affects routes.
 func matters(was, is *corev1.Node) bool {
 	return !slices.Equal(was.Spec.PodCIDRs, is.Spec.PodCIDRs) || was.Spec.PodCIDR != is.Spec.PodCIDR ||
 		!slices.Equal(was.Status.Addresses, is.Status.Addresses)
@@ -352,7 +353,7 @@ func (d *daemon) poke() {
 	}
 }
 
-// sync makes this machine's network what the nodes say.
+// sync updates this machine's network according to the nodes.
 func (d *daemon) sync(ctx context.Context) error {
 	nodes, err := d.nodes.List(labels.Everything())
 	if err != nil {
@@ -395,7 +396,7 @@ func (d *daemon) sync(ctx context.Context) error {
 		return err
 	}
 	if failed != nil {
-		// Pods of this node can run all the same.
+		// Pods of this node can run anyway.
 		d.env.Log.Warn("routes to other nodes are missing", "error", failed)
 		defer time.AfterFunc(5*time.Second, d.poke)
 	}
@@ -403,7 +404,7 @@ func (d *daemon) sync(ctx context.Context) error {
 	if err := writeFile(filepath.Join(d.cfg.CNIConfDir, confName), conf); err != nil {
 		return err
 	}
-	// No pod comes on the bridge any more, now that the configuration does not name it.
+	// New pods do not use the bridge, because the configuration no longer names it.
 	if d.bridged, err = retireBridge(plan.PodCIDRs); err != nil {
 		d.env.Log.Warn(
 			"the bridge of a former release could not be set up; replace the pods on it if they cannot be reached or "+
@@ -421,8 +422,8 @@ func (d *daemon) sync(ctx context.Context) error {
 	return d.tell(ctx, plan, made)
 }
 
-// answer has packets marked if the kernel has routes to callers that pods answer through the overlay: those stay over a
-// restart of the daemon.
+// answer enables marking if the kernel has routes to callers that pods answer through the overlay. Those routes survive
+// a restart of the daemon.
 func (d *daemon) answer() error {
 	callers, err := answeredBefore()
 	if err != nil {
@@ -431,11 +432,11 @@ func (d *daemon) answer() error {
 	return d.outward.answer(len(callers) > 0)
 }
 
-// tell has the node say whether it has a network, when it is known to the API.
+// tell updates the node's condition NetworkUnavailable if the Node exists.
 func (d *daemon) tell(ctx context.Context, p Plan, made int) error {
 	self, err := d.nodes.Get(d.name)
 	if err != nil {
-		return nil // there is nothing to say it of
+		return nil // there is no Node to update
 	}
 	err = d.condition.tell(ctx, self, p, made)
 	if !d.condition.missing.IsZero() {
@@ -467,7 +468,7 @@ func (d *daemon) report(ctx context.Context, every time.Duration) {
 	}
 }
 
-// tellPolicies says behind which interfaces this machine's pods are.
+// tellPolicies passes the interfaces and networks of this machine's pods to the policies.
 func (d *daemon) tellPolicies(pods []netip.Prefix) {
 	m := policy.Machine{Networks: pods, Links: []string{link.Prefix}}
 	if d.bridged {

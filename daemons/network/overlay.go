@@ -15,12 +15,12 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// overlayName is the interface through which packets to pods of machines behind a router go: they are wrapped for the
-// machine, so that no router has to know the pods' networks.
+// overlayName is the VXLAN interface for packets to pods of machines behind a router. They are wrapped in packets to
+// the machine, so that routers need not know the pods' networks.
 const overlayName = "kube-vxlan"
 
-// senders are the addresses that wrapped packets may come from. A machine of several addresses sends under that of the
-// interface which leads here; at has what is known of each.
+// senders returns the addresses from which wrapped packets may come. A machine with several addresses sends from that
+// of the interface that leads here, so all its addresses in at are included.
 func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
 	list := slices.Clone(o.kept)
 	for name, p := range o.peers {
@@ -29,14 +29,14 @@ func (o overlay) senders(at map[string][]netip.Addr) []netip.Addr {
 	return list
 }
 
-// sources are the addresses under which this machine sends wrapped packets to its peers: those that the kernel's routes
-// have.
+// sources returns the addresses from which this machine sends wrapped packets to its peers, according to the kernel's
+// routes.
 func (o overlay) sources() []netip.Addr {
 	found := map[netip.Addr]bool{}
 	for _, p := range o.peers {
 		ways, err := netlink.RouteGet(p.at.AsSlice())
 		if err != nil || len(ways) == 0 {
-			continue // nothing is sent there
+			continue // nothing can be sent there
 		}
 		if a, ok := netip.AddrFromSlice(ways[0].Src); ok {
 			found[a.Unmap()] = true
@@ -45,7 +45,7 @@ func (o overlay) sources() []netip.Addr {
 	return slices.SortedFunc(maps.Keys(found), netip.Addr.Compare)
 }
 
-// unlisted are the sources of which peers do not know that they are this machine's.
+// unlisted returns the sources that peers do not know as addresses of this machine.
 func (p *Plan) unlisted(sources []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(
 		sources,
@@ -53,8 +53,8 @@ func (p *Plan) unlisted(sources []netip.Addr) []netip.Addr {
 	)
 }
 
-// wrapping is how much longer a packet gets: by Ethernet's header of 14 bytes, VXLAN's of 8, UDP's of 8 and IPv4's of
-// 20, and of IPv6 by 20 more.
+// wrapping returns the number of bytes that wrapping adds to a packet: 14 for Ethernet, 8 for VXLAN, 8 for UDP, and 20
+// for IPv4 or 40 for IPv6.
 func wrapping(peer netip.Addr) int {
 	if peer.Is6() {
 		return 70
@@ -62,30 +62,31 @@ func wrapping(peer netip.Addr) int {
 	return 50
 }
 
-// overlay is what this machine's interface should be.
+// overlay is the wanted state of this machine's overlay interface.
 type overlay struct {
-	id, port int            // of VXLAN, the same on all machines
+	id, port int            // VXLAN network identifier and UDP port, the same on all machines
 	self     string         // name of the node
-	own      []netip.Addr   // addresses that the machine has for it: the gateways of its pods
-	peers    map[string]far // machines that packets are wrapped for
-	kept     []netip.Addr   // of others that stay known as they are
+	own      []netip.Addr   // addresses of the interface: the gateways of the machine's pods
+	peers    map[string]far // machines to which packets are wrapped, by name
+	kept     []netip.Addr   // other peers that stay as they are
 }
 
 // far is a machine behind a router.
 type far struct {
-	at  netip.Addr   // where wrapped packets are sent
-	via []netip.Addr // by which routes know it
+	at  netip.Addr   // destination of wrapped packets
+	via []netip.Addr // next hops of the routes through it
 }
 
-// hardware is the hardware address of a node's end. It follows from the name, so that nobody has to be asked.
+// hardware returns the MAC address of a node's overlay interface. It is derived from the name, so that machines need
+// not ask each other.
 func hardware(node string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(overlayName + "/" + node))
 	sum[0] = sum[0]&^1 | 2
 	return sum[:6]
 }
 
-// put makes the kernel's interface what it should be, and returns it with the largest packet that it takes. What the
-// peers' ends are is written down for the kernel: it neither asks nor learns.
+// put creates or updates the interface, and returns it with its MTU. The peers are static entries, so that the kernel
+// neither asks for nor learns addresses.
 func (o overlay) put() (l netlink.Link, mtu int, err error) {
 	if mtu, err = o.mtu(); err != nil {
 		return nil, 0, err
@@ -107,14 +108,14 @@ func (o overlay) put() (l netlink.Link, mtu int, err error) {
 	return l, mtu, errors.Join(o.addresses(l), o.neighbours(l))
 }
 
-// mtu is the largest packet that gets to all peers wrapped, by the interfaces that lead there.
+// mtu returns the MTU for wrapped packets to all peers, according to the interfaces that lead to them.
 func (o overlay) mtu() (mtu int, err error) {
 	seen := map[int]bool{}
 	for _, name := range slices.Sorted(maps.Keys(o.peers)) {
 		at := o.peers[name].at
 		ways, err := netlink.RouteGet(at.AsSlice())
 		if err != nil || len(ways) == 0 {
-			continue // there is no way to it; the others have one
+			continue // this peer is unreachable; the others may not be
 		}
 		if seen[ways[0].LinkIndex] {
 			continue
@@ -134,7 +135,7 @@ func (o overlay) mtu() (mtu int, err error) {
 	return mtu, nil
 }
 
-// link finds the interface, or makes it where there is none or one of another kind.
+// link returns the interface. It creates the interface, or replaces it if its parameters differ.
 func (o overlay) link(mtu int) (netlink.Link, error) {
 	l, err := netlink.LinkByName(overlayName)
 	var missing netlink.LinkNotFoundError
@@ -162,7 +163,8 @@ func (o overlay) link(mtu int) (netlink.Link, error) {
 	return l, nil
 }
 
-// addresses gives the interface the machine's own, so that who is asked by the machine through it answers through it.
+// addresses sets the interface's addresses. Pods respond through the overlay to requests that the machine sends from
+// one of them.
 func (o overlay) addresses(l netlink.Link) error {
 	have, err := netlink.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
@@ -190,16 +192,16 @@ func (o overlay) addresses(l netlink.Link) error {
 	return errors.Join(failures...)
 }
 
-// entry is what the kernel is told of a peer: by which hardware address the next hop of a route goes, or to which
-// machine that goes.
+// entry is a static entry for a peer: the MAC address of a route's next hop, or the machine to which a MAC address is
+// sent.
 type entry struct {
-	family   int // unix.AF_BRIDGE for the machine
+	family   int // unix.AF_BRIDGE for an entry with the machine
 	ip       netip.Addr
 	hardware string
 }
 
 func (e entry) neighbour(l netlink.Link) *netlink.Neigh {
-	mac, _ := net.ParseMAC(e.hardware) // it was printed from one
+	mac, _ := net.ParseMAC(e.hardware) // the text was printed from a MAC address
 	n := &netlink.Neigh{
 		LinkIndex:    l.Attrs().Index,
 		Family:       e.family,
@@ -256,7 +258,7 @@ func (o overlay) neighbours(l netlink.Link) error {
 	return errors.Join(failures...)
 }
 
-// removeOverlay takes the interface away, where it is.
+// removeOverlay removes the interface if it exists.
 func removeOverlay() error {
 	l, err := netlink.LinkByName(overlayName)
 	var missing netlink.LinkNotFoundError

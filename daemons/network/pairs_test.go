@@ -15,7 +15,7 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-// join joins a network to this one as podlink does.
+// join connects a network namespace to this one, as podlink does.
 func (s *stack) join(t testing.TB, mtu int, addresses ...string) link.Pair {
 	t.Helper()
 	p := link.Pair{Host: link.Name(addresses[0], "eth0"), Inside: "eth0", MTU: mtu}
@@ -39,8 +39,8 @@ func (s *stack) join(t testing.TB, mtu int, addresses ...string) link.Pair {
 
 func (s *stack) path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd()) }
 
-// A pair is there at once, in both families, with the packets that it was made for; made again it is as the first time,
-// and taken away it leaves nothing.
+// A pair works at once in both families and with its MTU. Creating it again replaces it, and removing it leaves
+// nothing.
 func TestPairIsMadeAgainAndTakenAwayS27(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
@@ -87,7 +87,7 @@ func TestPairIsMadeAgainAndTakenAwayS27(t *testing.T) {
 	}
 }
 
-// A pod that takes the address of another one of its machine is heard by nobody, not even by the machine.
+// Packets of a pod with the address of another pod of its machine are dropped, even those to the machine.
 func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	for i := range 3 {
@@ -102,7 +102,7 @@ func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 		"10.1.0.1:9998":   m.here[0],
 		"192.0.2.1:9998":  m.beyond,
 		"172.16.0.1:9998": nil,
-	} // the last is the machine
+	} // the last one is the machine
 	for address, s := range at {
 		var pc net.PacketConn
 		if err := s.inside(func() (err error) {
@@ -126,7 +126,7 @@ func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 	for address := range at {
 		to := netip.MustParseAddrPort(address)
 		for _, from := range []netip.Addr{victim, netip.MustParseAddr("10.1.0.3")} {
-			// in this order: the second says that the first is lost
+			// in this order: the arrival of the second shows that the first was dropped
 			c, err := liar.dial(from, to.Addr(), nft.UDP, to.Port(), time.Second)
 			if err != nil {
 				t.Fatal(err)
@@ -147,7 +147,8 @@ func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 	}
 }
 
-// Pods that are on the bridge of a former release go on and reach new ones; the bridge goes with the last of them.
+// Pods on the bridge of an earlier release keep working and reach new pods. The bridge is removed with the last of
+// them.
 func TestPodsOfTheFormerBridgeGoOnS27(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
@@ -157,7 +158,7 @@ func TestPodsOfTheFormerBridgeGoOnS27(t *testing.T) {
 	none.ip(t, "link", "add", formerBridge, "type", "bridge")
 	none.ip(t, "addr", "add", gateway4+"/24", "dev", formerBridge)
 	none.ip(t, "link", "set", formerBridge, "up")
-	t.Cleanup(func() { // of a test that fails
+	t.Cleanup(func() { // clean up if the test fails
 		if l, err := netlink.LinkByName(formerBridge); err == nil {
 			_ = netlink.LinkDel(l)
 		}
@@ -192,7 +193,7 @@ func TestPodsOfTheFormerBridgeGoOnS27(t *testing.T) {
 		t.Errorf("somebody else's bridge: %t, %v", there, err)
 	}
 	if err := link.Remove(link.Name("former", "eth0"), "eth0", former.path()); err != nil {
-		// as podlink ends a pod that it has not made
+		// podlink also removes pods that it has not created
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -1,7 +1,6 @@
-// Package network joins the pod networks of all machines: it writes this machine's
-// CNI configuration, keeps a route to every other node's pods, has pods' packets to
-// the outside leave under the node's address, and then says that the node's network is
-// there. Addresses of pods are the CNI plugins' business, services the proxy's.
+// Package network connects the pod networks of all machines. It writes this machine's CNI configuration, maintains
+// routes to the pods of other nodes, and masquerades pods' packets to the outside. It reports in the node's status
+// whether the network is available. CNI plugins assign the addresses of pods. The service proxy handles services.
 package network
 
 import (
@@ -13,37 +12,37 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Route leads to the pods of another node.
+// Route is a route to the pods of another node.
 type Route struct {
-	To      netip.Prefix // the pods
-	Via     netip.Addr   // the node
-	Wrapped bool         // a router is on the way, which does not know where pods are
-	Src     netip.Addr   // under which address this machine calls the pods; none: the kernel's choice
-	node    string       // its name, in a plan
+	To      netip.Prefix // network of the pods
+	Via     netip.Addr   // address of the node
+	Wrapped bool         // through the overlay, because a router is on the way that does not know the pods
+	Src     netip.Addr   // source address for calls to the pods; the zero value lets the kernel choose
+	node    string       // name of the node, in a plan
 }
 
-// Plan is what this machine's network should be.
+// Plan is the wanted state of this machine's network.
 type Plan struct {
-	PodCIDRs []netip.Prefix // of this node's pods
+	PodCIDRs []netip.Prefix // networks of this node's pods
 	Routes   []Route        // sorted
 	Callers  callers        // machines without pods
-	// Unlisted are addresses under which this machine sends wrapped packets and of which others do not know that they
-	// are its own: they drop what comes from there. A route to some machine says which they are, so that they are known
-	// once the plan is carried out.
+	// Unlisted are source addresses of this machine's wrapped packets that its Node does not list. Other machines drop
+	// packets from these addresses. They depend on the routes to the peers, so they are known only after the plan was
+	// applied.
 	Unlisted []netip.Addr
 
-	listed []netip.Addr // what this node says of where it is
+	listed []netip.Addr // addresses of this node in its status
 
-	at map[string][]netip.Addr // all that other nodes say of where they are, by name
+	at map[string][]netip.Addr // addresses of the other nodes in their status, by name
 }
 
-// Make works out the plan of one node from all nodes. A node without an address or
-// a pod network is left out, as is one that claims what is another's.
+// Make returns the plan of one node. It omits nodes without an address or a pod network, and nodes that claim the pod
+// network of another node.
 func Make(self string, nodes []*corev1.Node) Plan {
 	var p Plan
 	taken := map[netip.Prefix]bool{}
 	nodes = slices.Clone(nodes)
-	// Of two nodes that claim the same network the older one has it.
+	// If two nodes claim the same network, the older one gets it.
 	slices.SortFunc(nodes, func(a, b *corev1.Node) int {
 		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
 			return c
@@ -94,7 +93,7 @@ func podCIDRs(n *corev1.Node) []netip.Prefix {
 	return prefixes
 }
 
-// internalIPs are the addresses by which machines reach each other.
+// internalIPs returns the addresses with which machines reach each other.
 func internalIPs(n *corev1.Node) []netip.Addr { return addressesOf(n, corev1.NodeInternalIP) }
 
 func addressesOf(n *corev1.Node, kinds ...corev1.NodeAddressType) (list []netip.Addr) {
@@ -115,13 +114,13 @@ func internalIP(n *corev1.Node, v4 bool) (netip.Addr, bool) {
 	return list[at], true
 }
 
-// Diff returns what has to be added to and removed from the routes that there are.
-// A route that leads another way is replaced by adding it.
+// Diff returns which routes to add and remove, given the existing and the wanted routes. A route with a changed next
+// hop is replaced by adding it.
 func Diff(have, want []Route) (add, remove []Route) {
 	wanted := map[netip.Prefix]netip.Addr{}
 	for _, r := range want {
 		wanted[r.To] = r.Via
-		r.node = "" // the kernel does not know it
+		r.node = "" // the kernel's routes have no name
 		if !slices.Contains(have, r) {
 			add = append(add, r)
 		}
@@ -134,8 +133,8 @@ func Diff(have, want []Route) (add, remove []Route) {
 	return add, remove
 }
 
-// Conflist renders the CNI configuration of a node: a pair of interfaces for each pod, with an address of each of the
-// node's networks, host ports, and the bandwidth that annotations of pods name.
+// Conflist renders the CNI configuration of a node: a pair of interfaces for each pod with an address of each of the
+// node's networks, host ports, and the bandwidth from the pods' annotations.
 func Conflist(pods []netip.Prefix, mtu int) ([]byte, error) {
 	if len(pods) == 0 {
 		return nil, fmt.Errorf("render the CNI configuration: the node has no pod network")

@@ -22,11 +22,10 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// wholeLook is how often the rules of policies are compared one by one with what the kernel has, while others change
-// theirs.
+// wholeLook is how often the rules are compared completely with the kernel while other programs change theirs.
 const wholeLook = 30 * time.Second
 
-// tables is one table in the kernel; package nft/kernel has it.
+// tables writes one table to the kernel. Package nft/kernel implements it.
 type tables interface {
 	Apply(*nft.Table) error
 	Intact(t *nft.Table, deep bool) (bool, error)
@@ -37,21 +36,21 @@ type tables interface {
 type policies struct {
 	log      *slog.Logger
 	client   kubernetes.Interface
-	machine  kubernetes.Interface // as the machine's node, which may read its own pods
-	name     string               // of this machine's node
-	kernel   func() tables        // makes what puts a table into the kernel
+	machine  kubernetes.Interface // with the credentials of the machine's node, which may read its own pods
+	name     string               // of this machine
+	kernel   func() tables        // returns a new writer of one table
 	told     *told
 	node     *policy.Node
 	groups   groups
 	admitted admissions
 	policies cache.Indexer
 	pods     cache.Indexer
-	uids     map[string]string // of pods that the rules were told of, by namespace/name
-	fed      map[string]uint64 // the turns of admissions that the rules were told of, by the UID of the API's pod
+	uids     map[string]string // UIDs of the pods passed to the rules, by namespace/name
+	fed      map[string]uint64 // turns of the admissions passed to the rules, by the pod's UID in the API
 	kernels  map[nft.Family]tables
-	behind   bool        // the kernel lacks what the tables have
-	begun    bool        // everything has been heard of once: until then the kernel keeps what it has
-	holds    atomic.Bool // the kernel has had the rules once
+	behind   bool        // the kernel lacks changes of the tables
+	begun    bool        // all inputs were known once; until then the kernel's rules stay
+	holds    atomic.Bool // the rules were written to the kernel once
 	duration prometheus.Histogram
 	waiting  prometheus.Gauge
 }
@@ -78,7 +77,7 @@ func newPolicies(client, machine kubernetes.Interface, node string, log *slog.Lo
 	return p
 }
 
-// ready says why the rules are not there yet.
+// ready returns an error until the rules are in effect.
 func (p *policies) ready() error {
 	if !p.holds.Load() {
 		return errors.New("the rules of network policies are not there yet")
@@ -86,7 +85,8 @@ func (p *policies) ready() error {
 	return nil
 }
 
-// run keeps the rules until ctx ends. They stay: what was let through goes on, and what was not stays out.
+// run maintains the rules until ctx ends. It leaves them in place, so that accepted traffic continues and other traffic
+// stays blocked.
 func (p *policies) run(ctx context.Context) error {
 	all := informers.New(p.client, informers.WithTransform(leanPolicy))
 	own := informers.New(p.machine, informers.WithTransform(leanPod),
@@ -113,7 +113,7 @@ func (p *policies) run(ctx context.Context) error {
 	return p.loop(ctx)
 }
 
-// loop brings the rules up to date whenever something has changed, until ctx ends.
+// loop updates the rules after every change, until ctx ends.
 func (p *policies) loop(ctx context.Context) error {
 	for _, key := range p.policies.ListKeys() {
 		p.told.policy(key)
@@ -153,8 +153,8 @@ func (p *policies) loop(ctx context.Context) error {
 	}
 }
 
-// intact reports whether the kernel has all rules, as far as is looked. What cannot be seen is looked at again the next
-// time.
+// intact reports whether the kernel has all rules. With whole, it checks every rule, otherwise only what a flush would
+// remove. A table that cannot be read is checked again next time.
 func (p *policies) intact(whole bool) bool {
 	all := true
 	for _, t := range p.node.Tables() {
@@ -176,7 +176,7 @@ func (p *policies) intact(whole bool) bool {
 	return all
 }
 
-// sync makes the kernel's rules what policies, pods and groups say.
+// sync updates the kernel's rules according to policies, pods and groups.
 func (p *policies) sync(ctx context.Context) error {
 	began := time.Now()
 	if err := p.tell(); err != nil {
@@ -186,8 +186,8 @@ func (p *policies) sync(ctx context.Context) error {
 		return err
 	}
 	p.waiting.Set(float64(p.node.Waiting()))
-	// Rules of a daemon before this one stay until it is known what all pods should have: what is not known yet would
-	// be taken away.
+	// Keep the rules of an earlier daemon until the rules of all pods are known. Otherwise rules would be removed whose
+	// inputs have not arrived yet.
 	if !p.begun && (len(p.node.Tables()) == 0 || p.node.Waiting() > 0) {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (p *policies) sync(ctx context.Context) error {
 	return nil
 }
 
-// tell tells the rules what has changed.
+// tell passes the changes to the rules.
 func (p *policies) tell() error {
 	var failures []error
 	if m := p.told.takeMachine(); m != nil {
@@ -247,7 +247,7 @@ func (p *policies) tell() error {
 	return errors.Join(failures...)
 }
 
-// pod tells the rules what a pod is, nil for one that is gone.
+// pod passes a pod to the rules. is is nil if the pod was deleted.
 func (p *policies) pod(key string, is *corev1.Pod) {
 	if was := p.uids[key]; was != "" && (is == nil || string(is.UID) != was) {
 		p.node.SetPod(was, nil)
@@ -264,7 +264,7 @@ func (p *policies) pod(key string, is *corev1.Pod) {
 		p.node.SetPod(uid, nil)
 		delete(p.fed, uid)
 		if is.Spec.HostNetwork {
-			p.admitted.free(ids(is)) // no policy is about it
+			p.admitted.free(ids(is)) // policies do not apply to it
 		} else {
 			p.admitted.gone(uid)
 		}
@@ -278,7 +278,7 @@ func (p *policies) pod(key string, is *corev1.Pod) {
 	p.node.SetPod(uid, &rules)
 }
 
-// update has the tables follow, and groups that are needed be watched.
+// update updates the tables, and starts watches of the groups that are needed.
 func (p *policies) update(ctx context.Context) error {
 	for {
 		changed, err := p.node.Update()
@@ -293,7 +293,7 @@ func (p *policies) update(ctx context.Context) error {
 	}
 }
 
-// apply puts what has changed into the kernel.
+// apply writes the changed tables to the kernel.
 func (p *policies) apply() error {
 	var failures []error
 	for _, t := range p.node.Tables() {
@@ -307,7 +307,7 @@ func (p *policies) apply() error {
 	return err
 }
 
-// answer tells those who ask for pods that their rules hold.
+// answer notifies the waiting admission requests whose rules are in effect.
 func (p *policies) answer() {
 	for uid, turn := range p.fed {
 		if p.node.Has(uid) {
@@ -317,7 +317,7 @@ func (p *policies) answer() {
 	}
 }
 
-// ids are the UIDs of all pods of this machine, by which a kubelet may have asked for them.
+// ids returns the UIDs of all pods of this machine, including those that a kubelet uses for static pods.
 func (p *policies) ids() map[string]bool {
 	all := map[string]bool{}
 	for _, o := range p.pods.List() {
@@ -330,7 +330,7 @@ func (p *policies) ids() map[string]bool {
 	return all
 }
 
-// ids are the UIDs that a pod has: the API's, and the kubelet's for one that comes from a file.
+// ids returns the UIDs of a pod: the API's, and for the mirror of a static pod also the kubelet's.
 func ids(p *corev1.Pod) []string {
 	if of := p.Annotations[corev1.MirrorPodAnnotationKey]; of != "" {
 		return []string{string(p.UID), of}
@@ -338,7 +338,7 @@ func ids(p *corev1.Pod) []string {
 	return []string{string(p.UID)}
 }
 
-// leanPod keeps of a pod what the daemon reads.
+// leanPod returns a pod with only the fields that the daemon reads.
 func leanPod(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {

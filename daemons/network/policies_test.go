@@ -28,12 +28,12 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// table is the kernel's, as it was last put there.
+// table simulates a table in the kernel.
 type table struct {
 	mu      sync.Mutex
 	text    string
 	applied int
-	lost    bool // somebody has flushed it
+	lost    bool // it was flushed
 	fails   error
 	changed chan struct{}
 }
@@ -68,7 +68,7 @@ func (k *table) now() (string, int) {
 	return k.text, k.applied
 }
 
-// world is a daemon with an API and a kernel that are pretended.
+// world is a daemon with a fake API client and a simulated kernel.
 type world struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -78,7 +78,7 @@ type world struct {
 	stop   func()
 }
 
-// pretended is a world whose daemon has not been started.
+// pretended returns a world whose daemon was not started.
 func pretended(t *testing.T, objects ...runtime.Object) *world {
 	return &world{
 		t:      t,
@@ -95,7 +95,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	return w
 }
 
-// start starts a daemon, which has not been told its machine yet.
+// start starts a daemon that does not know its machine yet.
 func (w *world) start() {
 	w.p = newPolicies(w.client, w.client, "n1", slog.New(slog.DiscardHandler), func() tables { return w.kernel })
 	w.p.admitted.file = w.socket + ".pods"
@@ -123,7 +123,7 @@ func (w *world) machine() {
 	)
 }
 
-// until waits until the kernel's table is as it should be.
+// until waits until the kernel's table meets a condition.
 func (w *world) until(what string, is func(text string) bool) {
 	w.t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -166,7 +166,7 @@ func newPod(name string, ips ...string) *corev1.Pod {
 	return p
 }
 
-// fromPods lets pods with a label reach all pods with another.
+// fromPods returns a policy that accepts packets from pods with the label from to pods with the label to.
 func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
 	peer := networkingv1.NetworkPolicyPeer{
 		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": from}},
@@ -190,10 +190,10 @@ func sliceOf(p *networkingv1.NetworkPolicy, name string, addresses ...string) *d
 	}
 }
 
-// known reports whether an address is among those of pods whose rules are there.
+// known reports whether an address belongs to a pod with rules.
 func known(text, address string) bool { return slices.Contains(setOf(text, "set known-pods"), address) }
 
-// setOf are the lines of a set in a table's text.
+// setOf returns the lines of a set in the text of a table.
 func setOf(text, name string) (lines []string) {
 	_, rest, _ := strings.Cut(text, "  "+name+" {\n")
 	body, _, _ := strings.Cut(rest, "  }\n")
@@ -223,7 +223,7 @@ func TestNothingIsChangedBeforeEverythingHasBeenHeardOf(t *testing.T) {
 	w.start()
 	defer func() { w.stop() }()
 	w.machine()
-	<-asked // the groups are known, and their addresses are not
+	<-asked // the groups are known, but not their addresses
 	if err := w.p.ready(); err == nil {
 		t.Error("it is ready without knowing the peers")
 	}
@@ -263,10 +263,10 @@ func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
 	if text, _ := w.kernel.now(); !known(text, "10.1.0.2") || !led(text, "10.1.0.2") {
 		t.Fatalf("admitted without its rules:\n%s", text)
 	}
-	if err := w.admit(web, "10.1.0.2"); err != nil { // a kubelet that asks again
+	if err := w.admit(web, "10.1.0.2"); err != nil { // the kubelet repeats the request
 		t.Fatal(err)
 	}
-	// Its status does not have the address when the daemon starts anew.
+	// The pod's status lacks the address when the daemon restarts.
 	w.stop()
 	w.start()
 	w.machine()
@@ -281,7 +281,7 @@ func TestAPodIsAdmittedOnceItsRulesHold(t *testing.T) {
 	if text, _ := w.kernel.now(); known(text, "10.1.0.2") || !led(text, "10.1.0.3") {
 		t.Errorf("after its address has changed:\n%s", text)
 	}
-	// Another pod gets the address of one that the API still has.
+	// Another pod gets the address of a pod that still exists in the API.
 	next := newPod("next")
 	if _, err := w.client.CoreV1().Pods("shop").Create(t.Context(), next, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -392,7 +392,7 @@ func TestAPodIsNotAdmittedWhileTheKernelRefuses(t *testing.T) {
 	cancel()
 }
 
-// New groups are watched beside those that there are, and one watch takes their place when they have become many.
+// New groups get additional watches. When there are too many, one watch replaces them.
 func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
 	w := newWorld(t)
 	w.machine()
@@ -424,7 +424,7 @@ func TestGroupsThatComeAndGoAreWatched(t *testing.T) {
 			t.Errorf("the peers of %s are no more:\n%s", p.Name, text)
 		}
 	}
-	// What a slice becomes is heard of through whichever watch has it.
+	// Changes of a slice arrive through the watch that has it.
 	s := sliceOf(all[0], "p0", "10.2.1.1", "10.2.1.2")
 	if _, err := w.client.DiscoveryV1().EndpointSlices(peers.Namespace).Update(t.Context(), s,
 		metav1.UpdateOptions{}); err != nil {

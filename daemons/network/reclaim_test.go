@@ -10,22 +10,23 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// Addresses of pods that are not there are given back, whatever the runtime has forgotten, and no others: a machine
-// whose runtime has lost its data would have none left for new pods some day.
+// Addresses of pods that no longer exist are released, and no others. Otherwise a machine whose runtime has lost its
+// data would run out of addresses some day.
 func TestAddressesOfPodsThatAreGoneAreGivenBackS27(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
-	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9") // by the name of its container, which is its address
+	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9") // the container's name is the first address
 	none.ip(t, "link", "add", "former", "type", "veth", "peer", "name", "former1")
 	none.ip(t, "link", "set", "former", "up")
-	none.ip(t, "route", "add", "10.1.0.8/32", "dev", "former") // a pod of a release that named its interface otherwise
+	// A pod of an earlier release, with another interface name.
+	none.ip(t, "route", "add", "10.1.0.8/32", "dev", "former")
 	t.Cleanup(func() { none.ip(t, "link", "del", "former") })
 	folder := t.TempDir()
 	long := time.Now().Add(-time.Hour)
 	for name, text := range map[string]string{
-		"10.1.0.9": "10.1.0.9\r\neth0", "fd00:1::9": "10.1.0.9\r\neth0", // is there
+		"10.1.0.9": "10.1.0.9\r\neth0", "fd00:1::9": "10.1.0.9\r\neth0", // these exist
 		"10.1.0.8": "former\r\neth0", "10.1.0.7": "gone\r\neth0", "fd00:1::7": "gone\r\neth0",
-		"10.1.0.6": "", "10.1.0.5": "young\r\neth0", // empty since a loss of power; of a pod that begins
+		"10.1.0.6": "", "10.1.0.5": "young\r\neth0", // empty since a power loss; of a pod that is starting
 		"last_reserved_ip.0": "10.1.0.7", "lock": "",
 	} {
 		path := filepath.Join(folder, name)

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/network/link"
 )
 
-// announce says on a link that whoever sends it is a router.
+// announce sends a router advertisement on a link.
 func (s *stack) announce(name string) error {
 	return s.inside(func() error {
 		l, err := net.InterfaceByName(name)
@@ -42,9 +42,8 @@ func (s *stack) announce(name string) error {
 	})
 }
 
-// A machine whose pods have addresses of IPv4 alone has interfaces that speak IPv6 all the same. What a pod announces
-// there is not believed, whatever the machine does with routers elsewhere, and neither on an interface that an earlier
-// release has made.
+// The interfaces of pods support IPv6 even if pods only have IPv4 addresses. Router advertisements of pods are ignored
+// regardless of the machine's settings, even on interfaces of an earlier release.
 func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
 	for _, listens := range []string{"1", "2"} {
 		m, router := newStack(t), newStack(t)
@@ -78,8 +77,8 @@ func TestNoPodBecomesTheMachinesRouter(t *testing.T) {
 		m.ip(t, "link", "set", "uplink", "up")
 		router.ip(t, "link", "set", "wire", "up")
 		site := &site{stack: m}
-		// What the real router says is believed, which tells that what pods have said before has been heard as well.
-		// Nobody says anything before his address is settled.
+		// The real router's advertisement is accepted, which shows that earlier advertisements of pods were processed
+		// as well. A sender waits until its address is valid.
 		var ways string
 		for until, all := time.Now().Add(15*time.Second), false; !all ||
 			!strings.Contains(ways, "uplink"); ways = site.list(t, "ip", "-6", "route", "show", "default") {

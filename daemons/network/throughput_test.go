@@ -19,13 +19,12 @@ import (
 	"clusterctl/daemons/nft/kernel"
 )
 
-// lane is a way from a pod of one machine to one of another, each in a network of its own:
+// lane is a path from a pod of one machine to a pod of another, each in its own network namespace:
 //
 //	pod 10.1.0.1 ── machine 10.0.0.1 ── wire ── 10.0.0.2 machine ── pod 10.2.0.1
 type lane struct{ machines, pods [2]*stack }
 
-// newLane makes machines with a wire between them and routes to each other's pods, and pods that are joined to them by
-// join.
+// newLane creates two connected machines with routes to each other's pods. join connects a pod to its machine.
 func newLane(b *testing.B, join func(machine, pod *stack, address string)) lane {
 	b.Helper()
 	var l lane
@@ -47,7 +46,7 @@ func newLane(b *testing.B, join func(machine, pod *stack, address string)) lane 
 	return l
 }
 
-// byHand joins a pod by a bare pair of interfaces, and by nothing else.
+// byHand connects a pod only by a bare pair of interfaces.
 func byHand(b *testing.B) func(machine, pod *stack, address string) {
 	return func(machine, pod *stack, address string) {
 		machine.pair(b, "pod", "eth0")
@@ -62,8 +61,8 @@ func byHand(b *testing.B) func(machine, pod *stack, address string) {
 	}
 }
 
-// asDeclared joins a pod as the plugin does, on a machine with the rules of a network: masquerading, and a policy that
-// isolates the pod both ways and lets through the other one.
+// asDeclared connects a pod like the plugin. Its machine has the usual rules: masquerading, and a policy that isolates
+// the pod in both directions and accepts the other pod.
 func asDeclared(b *testing.B) func(machine, pod *stack, address string) {
 	clusters := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("10.2.0.0/16")}
 	return func(machine, pod *stack, address string) {
@@ -125,7 +124,7 @@ func (s *stack) output(name string, args ...string) (out []byte, err error) {
 	return out, err
 }
 
-// open connects the pods, and has the far one do something with its end.
+// open opens a connection between the pods, and runs far on the remote end.
 func (l lane) open(b *testing.B, far func(net.Conn)) net.Conn {
 	b.Helper()
 	var ln net.Listener
@@ -163,8 +162,8 @@ func (l lane) open(b *testing.B, far func(net.Conn)) net.Conn {
 	return c
 }
 
-// tracking joins a pod by hand, on a machine whose kernel keeps track of connections as services and policies need it,
-// and does nothing else.
+// tracking connects a pod by hand to a machine with connection tracking, which services and policies need, and nothing
+// else.
 func tracking(b *testing.B) func(machine, pod *stack, address string) {
 	join := byHand(b)
 	return func(machine, pod *stack, address string) {
@@ -185,11 +184,10 @@ const (
 	turns = 40
 )
 
-// carried is what a lane has carried in each of its turns, per second of the clock, and CPU per byte.
+// carried holds the results of a lane in each of its turns: per second of wall time, and CPU time per byte.
 type carried struct{ bytes, requests, cpu []float64 }
 
-// stream sends as much as it can for a while. What has been sent by then has not all been read, which is the same of
-// all lanes.
+// stream sends as much as possible for a while. Some data is unread at the end, equally for all lanes.
 func (is *carried) stream(b *testing.B, c net.Conn) {
 	chunk, sent := make([]byte, 128<<10), 0
 	began, before := time.Now(), cpu(b)
@@ -204,7 +202,7 @@ func (is *carried) stream(b *testing.B, c net.Conn) {
 	is.cpu = append(is.cpu, (cpu(b)-before).Seconds()/float64(sent))
 }
 
-// ask sends one byte and waits for it to come back, again and again.
+// ask repeatedly sends one byte and waits for it to come back.
 func (is *carried) ask(b *testing.B, c net.Conn) {
 	one, asked := make([]byte, 1), 0
 	began := time.Now()
@@ -224,7 +222,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// ofThe is the median of what each turn carried of what the other lane did in the same round, in percent.
+// ofThe returns the median of the ratios between two lanes in each round, in percent.
 func ofThe(other, list []float64) float64 {
 	parts := make([]float64, len(list))
 	for i := range list {
@@ -233,9 +231,9 @@ func ofThe(other, list []float64) float64 {
 	return median(parts)
 }
 
-// BenchmarkPodToPod compares pods of two machines as they are with ones that are joined by bare pairs of interfaces,
-// and with those where connections are tracked besides: a stream of TCP, and requests of one byte one after the other.
-// The lanes take turns that are short, since what else the machine does concerns all of them.
+// BenchmarkPodToPod compares pods of two machines with those that are connected by bare pairs of interfaces, and with
+// those that also have connection tracking. It measures a TCP stream, and sequential requests of one byte. The lanes
+// take short turns, so that other load on the machine affects all of them.
 func BenchmarkPodToPod(b *testing.B) {
 	lanes := []lane{newLane(b, byHand(b)), newLane(b, tracking(b)), newLane(b, asDeclared(b))}
 	const bare, tracked, product = 0, 1, 2

@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/network/policy"
 )
 
-// told is what has changed since it was last looked at. Its size is bounded by what there is.
+// told collects changes until the loop takes them. Its size is limited by the number of existing objects.
 type told struct {
 	mu       sync.Mutex
 	policies map[string]bool // namespace/name
@@ -39,7 +39,7 @@ func (c *told) note(in map[string]bool, key string) {
 	c.look()
 }
 
-// again notes something to be tried again without waking the loop: its next round comes anyway.
+// again records a key for another attempt. It does not wake the loop, whose next run is already scheduled.
 func (c *told) again(in map[string]bool, key string) {
 	c.mu.Lock()
 	in[key] = true
@@ -61,7 +61,7 @@ func (c *told) look() {
 	}
 }
 
-// take empties one of the lists.
+// take returns and clears the keys of one kind.
 func (c *told) take(from map[string]bool) (keys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *told) takeMachine() *policy.Machine {
 	return m
 }
 
-// each notes the key of every object that comes, changes or goes.
+// each returns an event handler that calls note with the key of every added, changed or deleted object.
 func each(note func(key string)) cache.ResourceEventHandler {
 	do := func(o any) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o); err == nil {
@@ -90,7 +90,7 @@ func each(note func(key string)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: do, UpdateFunc: func(_, is any) { do(is) }, DeleteFunc: do}
 }
 
-// leanPolicy keeps of a policy what the daemon reads.
+// leanPolicy removes the fields of a policy that the daemon does not read.
 func leanPolicy(o any) (any, error) {
 	if p, ok := o.(*networkingv1.NetworkPolicy); ok {
 		c := *p

@@ -2,15 +2,15 @@ package nft
 
 import "net/netip"
 
-// Addresses are one address, or all from First to Last.
+// Addresses is a single address, or the range from First to Last.
 type Addresses struct {
-	First, Last netip.Addr // Last is not valid for one address
+	First, Last netip.Addr // Last is invalid for a single address
 }
 
-// One is a single address.
+// One returns a single address.
 func One(a netip.Addr) Addresses { return Addresses{First: a} }
 
-// Of is the addresses of a network.
+// Of returns the addresses of a network.
 func Of(p netip.Prefix) Addresses {
 	p = p.Masked()
 	if p.IsSingleIP() {
@@ -19,7 +19,7 @@ func Of(p netip.Prefix) Addresses {
 	return Addresses{p.Addr(), last(p)}
 }
 
-// last is the highest address of a network.
+// last returns the highest address of a network.
 func last(p netip.Prefix) netip.Addr {
 	b := p.Addr().AsSlice()
 	for i := range b {
@@ -34,7 +34,7 @@ func last(p netip.Prefix) netip.Addr {
 	return a
 }
 
-// End is the last address, also of one alone.
+// End returns the last address, also for a single address.
 func (a Addresses) End() netip.Addr {
 	if a.Last.IsValid() {
 		return a.Last

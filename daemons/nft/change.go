@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Change is what makes the kernel's table this one, in the order in which it can be done in one transaction: new sets
-// and chains, elements that go, rules, elements that come, then chains and sets that go.
+// Change lists the differences between a table and the kernel. The fields are in an order that is valid within one
+// transaction: new sets and chains, removed elements, rules, new elements, then removed chains and sets.
 type Change struct {
 	AddSets     []string
 	AddChains   []string
-	DelElements map[string][]Element // by the name of the set
-	SetRules    []string             // chains whose rules are replaced
+	DelElements map[string][]Element // by set name
+	SetRules    []string             // names of the chains whose rules are replaced
 	AddElements map[string][]Element
 	DelChains   []string
 	DelSets     []string
 }
 
-// Empty reports whether there is nothing to do.
+// Empty reports whether there is no difference.
 func (c *Change) Empty() bool {
 	return len(
 		c.AddSets,
@@ -36,7 +36,7 @@ func (c *Change) Empty() bool {
 	) == 0
 }
 
-// before is what the kernel has of everything that has been touched since Done; nil for what it does not have.
+// before holds the kernel's state of everything that was changed since Done. nil marks what the kernel does not have.
 type before struct {
 	chains   map[string]*Chain
 	sets     map[string]*Set
@@ -82,7 +82,7 @@ func (b *before) element(t *Table, set string, k Key) {
 	}
 }
 
-// Changes returns what differs from what the kernel had when Done was called last.
+// Changes returns the differences since the last call of Done.
 func (t *Table) Changes() *Change {
 	c := &Change{}
 	for name, was := range t.before.sets {
@@ -106,7 +106,7 @@ func (t *Table) Changes() *Change {
 	}
 	for set, keys := range t.before.elements {
 		if _, there := t.sets[set]; !there {
-			continue // they go with it
+			continue // its elements are removed with it
 		}
 		for k, was := range keys {
 			is, there := t.elements[set][k]
@@ -117,7 +117,8 @@ func (t *Table) Changes() *Change {
 	return c
 }
 
-// element takes in that an element was one thing, nil for not there, and is another.
+// element records the difference of one element. was is nil if the kernel does not have it; there states whether the
+// table has it.
 func (c *Change) element(set string, k Key, was *Value, is Value, there bool) {
 	if was != nil && there && *was == is {
 		return
@@ -149,26 +150,25 @@ func (c *Change) sort() {
 	}
 }
 
-// Done says that the kernel has the table as it is now.
+// Done marks that the kernel has the current table.
 func (t *Table) Done() { t.before.clear() }
 
-// Found is what the kernel has of a table: its chains with the marks of their rules, and its sets with the elements of
-// those that only fragments fill.
+// Found is the kernel's state of a table: its chains with the marks of their rules, its sets, and the elements of the
+// sets that only fragments fill.
 type Found struct {
 	Chains   map[string]FoundChain
-	Sets     map[string]uint64 // each set's mark
+	Sets     map[string]uint64 // mark of each set
 	Elements map[string]map[Key]Value
 }
 
-// FoundChain is a chain that the kernel has.
+// FoundChain is a chain in the kernel.
 type FoundChain struct {
 	Hook  *Hook
-	Rules []uint64 // the marks
+	Rules []uint64 // marks of the rules
 }
 
-// Against returns what makes of what was found in the kernel the table that it should be, and false when that cannot
-// be: when a set or a hook of the same name is of another kind. The table is then replaced as a whole, as when nothing
-// was found.
+// Against returns the changes from the kernel's state to the table. It returns false if a set or a hook with the same
+// name has another type. The whole table must then be replaced, which is the change against an empty Found.
 func (t *Table) Against(f Found) (*Change, bool) {
 	c := &Change{}
 	for name, is := range t.sets {
@@ -224,16 +224,16 @@ func (t *Table) Against(f Found) (*Change, bool) {
 	return c, true
 }
 
-// Chain returns a chain of the table.
+// Chain returns the chain with the given name.
 func (t *Table) Chain(name string) Chain { return t.chains[name] }
 
-// Set returns a set of the table.
+// Set returns the set with the given name.
 func (t *Table) Set(name string) (Set, bool) {
 	s, there := t.sets[name]
 	return s, there
 }
 
-// Filled are the names of the sets that only fragments fill, sorted.
+// Filled returns the sorted names of the sets that only fragments fill.
 func (t *Table) Filled() []string {
 	names := slices.Sorted(maps.Keys(t.sets))
 	return slices.DeleteFunc(names, func(n string) bool { return t.sets[n].Seconds > 0 })

@@ -5,8 +5,8 @@ import (
 	"hash/fnv"
 )
 
-// Mark tells a rule from others. The kernel keeps it beside the rule, so that what is there can be compared with what
-// should be without reading the kernel's form of it: a rule that somebody has added or edited has no mark of ours.
+// Mark returns a hash that identifies the rule. The kernel stores it with the rule, so that rules can be compared
+// without decoding them. A rule that another program has added or edited does not have the mark.
 func (r Rule) Mark(f Family) uint64 {
 	h := fnv.New64a()
 	for _, s := range r {
@@ -16,7 +16,7 @@ func (r Rule) Mark(f Family) uint64 {
 	return h.Sum64()
 }
 
-// Mark tells sets of different kinds from each other.
+// Mark returns a hash of the set's type.
 func (s Set) Mark() uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, s.Key, s.To, s.Ranges, s.Seconds)

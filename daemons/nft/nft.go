@@ -1,22 +1,21 @@
-// Package nft is packet rules as plain values. A Table has what is always there (its hooks and what is shared) and
-// fragments: what one service, one policy or one set of addresses needs. Fragments are put and taken away one by one,
-// and what that changes is all that is put into the kernel, so that a change costs what it concerns. Text shows a table
-// as nft would list it, which is what people and golden tests read. Package nft/kernel speaks to the kernel; what the
-// rules mean is each user's own.
+// Package nft represents packet rules as plain values. A Table consists of a base, with its hooks and shared sets, and
+// of fragments: the rules of one service, one policy or one set of addresses. Fragments are added and removed
+// individually. Only the resulting differences are written to the kernel, so that a change costs only what it affects.
+// Text renders a table like nft, for people and golden tests. Package nft/kernel writes tables to the kernel.
 package nft
 
 import "net/netip"
 
-// Family is what packets a table sees.
+// Family is the address family of a table.
 type Family uint8
 
-// The families, by the kernel's numbers.
+// These are the families with the kernel's numbers.
 const (
 	IPv4 Family = 2
 	IPv6 Family = 10
 )
 
-// word is how addresses of a family are called in rules.
+// word returns nft's name of the family's addresses.
 func (f Family) word() string {
 	if f == IPv6 {
 		return "ip6"
@@ -26,7 +25,7 @@ func (f Family) word() string {
 
 func (f Family) String() string { return f.word() }
 
-// Protocol numbers.
+// These are protocol numbers.
 const (
 	ICMP   uint8 = 1
 	TCP    uint8 = 6
@@ -35,7 +34,7 @@ const (
 	SCTP   uint8 = 132
 )
 
-// Hook is where the kernel enters a base chain.
+// Hook is the point at which the kernel enters a base chain.
 type Hook struct {
 	Type     string // nat, filter or route
 	Name     string // prerouting, input, forward, output, postrouting
@@ -44,48 +43,48 @@ type Hook struct {
 
 // Chain is a list of rules.
 type Chain struct {
-	Hook  *Hook // nil for a chain that others jump to
+	Hook  *Hook // nil for a chain that is only reached by jumps
 	Rules []Rule
 }
 
-// Rule is a list of statements, of which each goes on to the next or ends.
+// Rule is a list of statements. Each either continues with the next or ends the rule.
 type Rule []Stmt
 
-// Field is one part of what a set is looked up by.
+// Field is one field of a set's key.
 type Field uint8
 
-// The fields, in the packet's words.
+// These are the fields.
 const (
 	Source      Field = iota // source address
 	Destination              // destination address
 	Protocol                 // transport protocol
 	Port                     // destination port
-	Index                    // a number that a rule has worked out
+	Index                    // a number that a rule has computed
 )
 
-// Kind is what a set's keys lead to.
+// Kind is the type of a set's values.
 type Kind uint8
 
-// The kinds.
+// These are the kinds.
 const (
-	Nothing   Kind = iota // a set
-	Verdicts              // a map that packets follow
-	Numbers               // a map of numbers below 65536, to be noted
-	Endpoints             // a map of addresses with ports
+	Nothing   Kind = iota // no values: a set
+	Verdicts              // a map to verdicts
+	Numbers               // a map to numbers below 65536, for Note
+	Endpoints             // a map to addresses with ports
 )
 
-// Set is a set of keys, or a map from keys to something. The kernel looks at the rules of all chains that a table's
-// verdicts can lead to whenever one of them, or a rule that translates addresses, is added; elements of the other kinds
-// cost nothing but themselves.
+// Set is a set of keys, or a map from keys to values. Whenever a verdict or an address translation rule is added, the
+// kernel checks the rules of all chains that the table's verdicts can reach. Elements of other kinds do not cause such
+// checks.
 type Set struct {
 	Key    []Field
 	To     Kind
-	Ranges bool // elements are ranges of addresses
-	// rules add elements, and forget them so long after they were last seen; 0 for a set that only fragments fill
+	Ranges bool // the elements are ranges of addresses
+	// Seconds is the timeout of elements that rules add. It is 0 for a set that only fragments fill.
 	Seconds int32
 }
 
-// Key is one key of a set. What the set's fields do not name is zero.
+// Key is one key of a set. Fields that the set does not use are zero.
 type Key struct {
 	Source, Destination Addresses
 	Protocol            uint8
@@ -93,26 +92,26 @@ type Key struct {
 	Index               uint32
 }
 
-// Value is what a key leads to, by the set's kind.
+// Value is the value of a key, according to the set's kind.
 type Value struct {
 	Verdict Verdict
 	Number  uint32
 	To      netip.AddrPort
 }
 
-// Goes is the value of a verdict.
+// Goes returns the value for a verdict.
 func Goes(action, chain string) Value { return Value{Verdict: Verdict{action, chain}} }
 
-// Element is a key of a set and what it leads to.
+// Element is a key of a set with its value.
 type Element struct {
 	Key   Key
 	Value Value
 }
 
-// Fragment is what one thing has in a table. Names of chains and sets are the fragment's own; elements go into its own
-// sets or into those that are shared. Two fragments may have the same element, if they say the same of it.
+// Fragment is the part of a table for one object. Chains and sets belong to one fragment. Elements belong to the
+// fragment's own sets or to shared ones. Two fragments may have the same element if its values are equal.
 type Fragment struct {
 	Chains   map[string]Chain
 	Sets     map[string]Set
-	Elements map[string][]Element // by the name of the set
+	Elements map[string][]Element // by set name
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Stmt is one statement of a rule, one of the types below.
+// Stmt is a statement of a rule: one of the types below.
 type Stmt interface{ text(Family) string }
 
-// Verdict is what happens next.
+// Verdict decides what happens to a packet next.
 type Verdict struct {
 	Action string // goto, jump, accept, drop, return
 	Chain  string
@@ -22,9 +22,9 @@ func (v Verdict) String() string {
 	return v.Action + " " + v.Chain
 }
 
-// The statements.
+// These are the statements.
 type (
-	// From and To match a packet's addresses.
+	// From and To match a packet's source and destination addresses.
 	From struct {
 		Net netip.Prefix
 		Not bool
@@ -33,78 +33,78 @@ type (
 		Net netip.Prefix
 		Not bool
 	}
-	// FromLocal and ToLocal match addresses of this machine.
+	// FromLocal and ToLocal match source and destination addresses of this machine.
 	FromLocal struct{}
 	ToLocal   struct{}
-	// Astray matches packets whose sender is not reached by the interface that they came in by.
+	// Astray matches packets that arrived by an interface that does not lead back to their source address.
 	Astray struct{}
-	// In matches packets whose key is in a set, or is not.
+	// In matches packets whose key is in a set, or is not in it.
 	In struct {
 		Set string
 		Key []Field
 		Not bool
 	}
-	// Lookup follows a map of verdicts.
+	// Lookup applies the verdict that a map has for the key.
 	Lookup struct {
 		Map string
 		Key []Field
 	}
 	// Is matches the transport protocol.
 	Is struct{ Protocol uint8 }
-	// ToPorts matches destination ports of the transport protocol that Is has matched, from First to Last.
+	// ToPorts matches destination ports from First to Last, of the transport protocol matched by Is.
 	ToPorts struct{ First, Last uint16 }
-	// ICMPv6Types matches messages of ICMPv6, which Is has matched, from First to Last.
+	// ICMPv6Types matches ICMPv6 message types from First to Last. It requires Is for ICMPv6.
 	ICMPv6Types struct{ First, Last uint8 }
-	// OnLink matches packets that no router has forwarded: their hop limit is 255, and a router decrements it before
-	// its forward chains.
+	// OnLink matches packets that no router has forwarded: their hop limit is 255. A router decrements it before its
+	// forward chains.
 	OnLink struct{}
-	// Through matches packets that came in by an interface whose name begins so, or did not.
+	// Through matches packets that arrived by an interface whose name has the prefix, or has not.
 	Through struct {
 		Prefix string
 		Not    bool
 	}
-	// Random goes to one of the chains, each as likely as the others.
+	// Random goes to one of the chains with equal probability.
 	Random struct{ Chains []string }
-	// RandomTo sends a packet to one of several endpoints, each as likely as the others.
+	// RandomTo translates the destination to one of several endpoints with equal probability.
 	RandomTo struct{ To []netip.AddrPort }
-	// Note notes the number that a map has for the key, and goes on only when it has one. ByNote goes to the chain
-	// whose place in Chains, from 1 on, is the number noted, or goes on when none is. Unnote forgets it.
+	// Note stores the number that a map has for the key, and continues only if there is one. ByNote goes to the chain
+	// at the stored number in Chains, counted from 1, or continues if nothing is stored. Unnote clears the number.
 	Note struct {
 		Map string
 		Key []Field
 	}
 	ByNote struct{ Chains []string }
 	Unnote struct{}
-	// RandomOf sends a packet to the endpoint that a map has for the key and a number below Of, each as likely as the
-	// others. With Of 1 that is the number 0.
+	// RandomOf translates the destination to the endpoint that a map has for the key and a random index below Of. With
+	// Of 1, the index is 0.
 	RandomOf struct {
 		Map string
 		Key []Field
 		Of  int
 	}
-	// DNAT sends a packet to an endpoint.
+	// DNAT translates the destination to an endpoint.
 	DNAT struct{ To netip.AddrPort }
-	// Redirect sends a packet to a port of this machine.
+	// Redirect translates the destination to a port of this machine.
 	Redirect struct{ Port uint16 }
-	// Untranslated matches packets of connections that lead where their sender meant them to.
+	// Untranslated matches packets of connections whose destination was not translated.
 	Untranslated struct{}
-	// Reply matches packets that go to who opened their connection.
+	// Reply matches packets to the initiator of a connection.
 	Reply struct{}
-	// Do is a verdict by itself.
+	// Do is a verdict as a statement.
 	Do struct{ Verdict }
-	// Remember puts the source address into a set that forgets.
+	// Remember adds the source address to a set with a timeout.
 	Remember struct {
 		Set     string
 		Seconds int32
 	}
-	// Mark sets bits of a packet's mark. Marked matches packets that have them, and clears them.
+	// Mark sets bits of the packet mark. Marked matches packets that have the bits set, and clears them.
 	Mark   struct{ Bits uint32 }
 	Marked struct{ Bits uint32 }
-	// Masquerade gives a packet this machine's address.
+	// Masquerade replaces the source address by this machine's address.
 	Masquerade struct{}
-	// Reject refuses a packet and says so to its sender.
+	// Reject drops a packet and notifies its sender.
 	Reject struct{}
-	// First matches the first packet of a connection, Known those of connections that were let through before.
+	// First matches the first packet of a connection. Known matches packets of connections that were accepted before.
 	First struct{}
 	Known struct{}
 )
@@ -123,7 +123,7 @@ func prefix(p netip.Prefix) string {
 	return p.String()
 }
 
-// fields is a key as nft writes it.
+// fields returns nft's notation of a key.
 func fields(f Family, key []Field) string {
 	words := make([]string, len(key))
 	for i, k := range key {
@@ -238,7 +238,7 @@ func comma(at int) string {
 	return ","
 }
 
-// protocol is a transport protocol's name.
+// protocol returns the name of a transport protocol.
 func protocol(p uint8) string {
 	switch p {
 	case ICMP:

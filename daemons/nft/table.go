@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Table is a whole set of rules of one family. It is not for several goroutines at once.
+// Table is a set of rules of one family. It is not safe for concurrent use.
 type Table struct {
 	Family Family
 	Name   string
@@ -14,17 +14,17 @@ type Table struct {
 	fragments map[string]*Fragment
 	chains    map[string]Chain
 	sets      map[string]Set
-	elements  map[string]map[Key]held // by the name of the set
+	elements  map[string]map[Key]held // by set name
 	before    before
 }
 
-// held is an element's value, and how many fragments have the element.
+// held is an element's value, and the number of fragments that have the element.
 type held struct {
 	value   Value
 	holders int
 }
 
-// NewTable returns a table of what is always there.
+// NewTable returns a table with the given base.
 func NewTable(family Family, name string, base *Fragment) (*Table, error) {
 	t := &Table{
 		Family:    family,
@@ -38,9 +38,9 @@ func NewTable(family Family, name string, base *Fragment) (*Table, error) {
 	return t, t.Put("", base)
 }
 
-// Put gives a fragment, by its key, the place of the one that was there. nil takes it away. When it is refused, nothing
-// has changed. Refused are names that another fragment has, elements of which another fragment says something else, and
-// sets that become of another kind under the same name.
+// Put sets the fragment with a key, replacing an existing one. nil removes it. It returns an error and changes nothing
+// in three cases: a name is used by another fragment, an element has another value in another fragment, or a set would
+// change its type.
 func (t *Table) Put(key string, f *Fragment) error {
 	was := t.fragments[key]
 	if f == nil {
@@ -63,10 +63,10 @@ func (t *Table) Put(key string, f *Fragment) error {
 	return nil
 }
 
-// Has reports whether there is a fragment of that key.
+// Has reports whether the table has a fragment with the key.
 func (t *Table) Has(key string) bool { return t.fragments[key] != nil }
 
-// Keys are the keys of all fragments but what is always there, sorted.
+// Keys returns the sorted keys of all fragments without the base.
 func (t *Table) Keys() []string {
 	keys := slices.Sorted(maps.Keys(t.fragments))
 	return slices.DeleteFunc(keys, func(k string) bool { return k == "" })
@@ -94,7 +94,7 @@ func (t *Table) allows(was, f *Fragment) error {
 		if s, there := t.sets[name]; !own && (!there || s.Seconds > 0) {
 			return fmt.Errorf("no set %s takes elements", name)
 		}
-		var mine map[Key]int // how many of those that are there are this fragment's own
+		var mine map[Key]int // number of holders of an element that belong to this fragment
 		for _, e := range list {
 			have, there := t.elements[name][e.Key]
 			if !there || have.value == e.Value {
@@ -165,7 +165,7 @@ func (t *Table) takeElements(was, f *Fragment) {
 	for name, list := range was.Elements {
 		all := t.elements[name]
 		if all == nil {
-			continue // the set has gone, with all that was in it
+			continue // the set was removed with its elements
 		}
 		for _, e := range list {
 			t.before.element(t, name, e.Key)
@@ -196,7 +196,7 @@ func (c Chain) same(o Chain, f Family) bool {
 	return slices.EqualFunc(c.Rules, o.Rules, func(a, b Rule) bool { return a.text(f) == b.text(f) })
 }
 
-// Hooked are the names of the base chains, sorted.
+// Hooked returns the sorted names of the base chains.
 func (t *Table) Hooked() (names []string) {
 	for name, c := range t.fragments[""].Chains {
 		if c.Hook != nil {

@@ -22,7 +22,7 @@ func base() *Fragment {
 
 func address(n int) Addresses { return One(netip.AddrFrom4([4]byte{10, 0, 0, byte(n)})) }
 
-// drawn is a fragment with chains that lead to each other, a set of its own, and elements in those that are shared.
+// drawn returns a random fragment with chains that jump to each other, its own sets, and elements in shared sets.
 func drawn(t *rapid.T, key string) *Fragment {
 	n := rapid.IntRange(0, 3).Draw(t, "chains")
 	if n == 0 && rapid.Bool().Draw(t, "gone") {
@@ -51,7 +51,7 @@ func drawn(t *rapid.T, key string) *Fragment {
 	return f
 }
 
-// kernel is what the kernel has, and refuses what it refuses.
+// kernel simulates the kernel's table, and rejects what the kernel would reject.
 type kernel struct {
 	chains   map[string]Chain
 	sets     map[string]Set
@@ -123,7 +123,7 @@ func (k *kernel) apply(t *rapid.T, of *Table, c *Change) {
 	}
 }
 
-// text is the kernel's table as a table would show it.
+// text returns the kernel's table in the format of Table.Text.
 func (k *kernel) text() string {
 	t := &Table{Family: IPv4, Name: "t", chains: k.chains, sets: k.sets, elements: map[string]map[Key]held{}}
 	for n, all := range k.elements {
@@ -135,7 +135,7 @@ func (k *kernel) text() string {
 	return t.Text()
 }
 
-// found is what is read back from the kernel.
+// found returns the kernel's state as it would be read.
 func (k *kernel) found() Found {
 	f := Found{Chains: map[string]FoundChain{}, Sets: map[string]uint64{}, Elements: k.elements}
 	for n, c := range k.chains {
@@ -169,14 +169,14 @@ func TestEveryChangeCanBeAppliedAndLeadsToWhatIsWanted(t *testing.T) {
 				}
 			}
 			switch rapid.IntRange(0, 4).Draw(t, "how") {
-			case 0: // the kernel's table is read and compared, as after a restart
+			case 0: // read and compare the kernel's table, as after a restart
 				c, ok := table.Against(k.found())
 				if !ok {
 					t.Fatal("cannot become what is wanted")
 				}
 				k.apply(t, table, c)
 				table.Done()
-			case 1: // the transaction fails; the next one has everything
+			case 1: // the transaction fails; the next one contains everything
 			default:
 				k.apply(t, table, table.Changes())
 				table.Done()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// text is an element of a set as nft writes it.
+// text returns nft's notation of an element.
 func (e Element) text(s Set) string {
 	words := make([]string, len(s.Key))
 	for i, f := range s.Key {
@@ -37,7 +37,7 @@ func (e Element) text(s Set) string {
 	return key
 }
 
-// Compare orders keys, of which those of one set lie beside each other by address.
+// Compare orders keys. Within a set, keys are ordered by address first.
 func (k Key) Compare(o Key) int {
 	return cmp.Or(
 		k.Source.compare(o.Source),

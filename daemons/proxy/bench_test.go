@@ -24,8 +24,8 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// BenchmarkConnections opens connections to one service among many, by each mode: what the first packet takes, and how
-// many two clients open one after the other in a second.
+// BenchmarkConnections opens connections to one service among many in each mode. It measures the first packet, and how
+// many connections two clients open in a second.
 func BenchmarkConnections(b *testing.B) {
 	const backend = "10.244.0.1:8080"
 	ipOf(b, "addr", "add", "10.244.0.1/32", "dev", "lo")
@@ -51,7 +51,7 @@ func BenchmarkConnections(b *testing.B) {
 	for _, mode := range []string{modeNFTables, modeIPTables, modeUserspace} {
 		sizes := []int{10, 40000}
 		if mode == modeIPTables {
-			sizes = []int{10, 10000} // the programs take minutes to write more
+			sizes = []int{10, 10000} // the iptables programs would take minutes for more
 		}
 		for _, n := range sizes {
 			b.Run(fmt.Sprintf("%s/%d", mode, n), func(b *testing.B) {
@@ -64,7 +64,7 @@ func BenchmarkConnections(b *testing.B) {
 				done := make(chan error, 1)
 				go func() { done <- r.serve(ctx) }()
 				ports := manyPorts(n)
-				target := ports[5] // amidst the others, whose names come before and behind its own
+				target := ports[5] // in the middle: other services' names come before and after it
 				target.Endpoints = []rules.Endpoint{{To: netip.MustParseAddrPort(backend), Local: true}}
 				ports[5] = target
 				for _, p := range ports {
@@ -119,8 +119,7 @@ func BenchmarkConnections(b *testing.B) {
 	}
 }
 
-// BenchmarkEndpointByIPTables changes one endpoint by the mode iptables; CPU is that of the programs that it calls as
-// well.
+// BenchmarkEndpointByIPTables changes one endpoint in iptables mode. The CPU time includes the called programs.
 func BenchmarkEndpointByIPTables(b *testing.B) {
 	for _, n := range []int{1000, 10000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -158,8 +157,7 @@ func BenchmarkEndpointByIPTables(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory is what the daemon holds beside 10,000 services of two endpoints each when their rules are there and
-// it rests.
+// BenchmarkMemory measures the memory of an idle daemon with 10,000 services with two endpoints each.
 func BenchmarkMemory(b *testing.B) {
 	d := machineA(b, modeNFTables)
 	for i, p := range manyPorts(10000) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// changed is the services whose rules are to be worked out anew.
+// changed collects the services whose rules must be recomputed.
 type changed struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -17,7 +17,7 @@ type changed struct {
 
 func newChanged() changed { return changed{names: map[string]bool{}, wake: make(chan struct{}, 1)} }
 
-// note adds a service, by its namespace/name.
+// note adds a service by its namespace/name.
 func (c *changed) note(name string) {
 	if name == "" {
 		return
@@ -28,7 +28,7 @@ func (c *changed) note(name string) {
 	c.look()
 }
 
-// look wakes the loop, which looks at what it depends on besides services.
+// look wakes the loop, which also checks its other inputs.
 func (c *changed) look() {
 	select {
 	case c.wake <- struct{}{}:
@@ -36,7 +36,7 @@ func (c *changed) look() {
 	}
 }
 
-// take returns the services that were noted, and forgets them.
+// take returns the collected services and clears the set.
 func (c *changed) take() map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,12 +45,12 @@ func (c *changed) take() map[string]bool {
 	return names
 }
 
-// each calls with every object that comes, changes or goes.
+// each returns an event handler that calls do with every added, changed or deleted object.
 func each(do func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: do,
 		UpdateFunc: func(was, is any) {
-			// A slice may become another service's.
+			// A slice may move from one service to another.
 			if serviceOf(was) != serviceOf(is) {
 				do(was)
 			}
@@ -65,7 +65,7 @@ func each(do func(any)) cache.ResourceEventHandler {
 	}
 }
 
-// serviceOf is the service that an object is about, "" for none.
+// serviceOf returns the namespace/name of the service to which an object belongs, or "".
 func serviceOf(o any) string {
 	switch o := o.(type) {
 	case *corev1.Service:

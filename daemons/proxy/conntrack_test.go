@@ -18,7 +18,7 @@ func TestConnectionsAreTrackedAsConfigured(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*config.Proxy)
 		before map[string]string
-		want   map[string]string // what differs
+		want   map[string]string // changed files
 	}{
 		"by default": {nil, map[string]string{"nf_conntrack_max": "65536",
 			"nf_conntrack_tcp_timeout_established": "432000", "nf_conntrack_tcp_timeout_close_wait": "60"},

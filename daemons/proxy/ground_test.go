@@ -26,13 +26,13 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// ground is the network of a small cluster, of which the test's own network is machine a:
+// ground is the network of a small cluster. The test's own network namespace is machine a:
 //
 //	pod 10.244.0.2 ─┐
 //	pod 10.244.0.3 ─┴ cni0, machine a, 10.0.0.1 ── lan ── 10.0.0.2, machine b with pod 10.244.1.2
-//	                                                └──── 10.0.0.9, outside, which knows load balancers' addresses alone
+//	                                                └──── 10.0.0.9, outside, which only knows load balancer addresses
 //
-// IPv6 has fd00:… with the same last parts.
+// IPv6 addresses are fd00:… with the same last parts.
 type ground struct {
 	podA, podB, outside, machineB *netns.Stack // podA is an endpoint; podB is a client
 }
@@ -53,7 +53,7 @@ func newGround(t testing.TB) *ground {
 		set(t, name, "1")
 		g.machineB.Set(t, name, "1")
 	}
-	// Refusals are messages that a kernel sends some of in a second.
+	// The kernel limits the rate of rejections.
 	set(t, "net.ipv4.icmp_ratelimit", "0")
 	set(t, "net.ipv6.icmp.ratelimit", "0")
 	host(t, "link add cni0 type bridge")
@@ -65,7 +65,7 @@ func newGround(t testing.TB) *ground {
 		give(t, pod, fmt.Sprintf("pod%d", i), nil)
 		t.Cleanup(func() { host(t, fmt.Sprintf("link del pod%d", i)) })
 		host(t, fmt.Sprintf("link set pod%d master cni0", i))
-		host(t, fmt.Sprintf("link set pod%d type bridge_slave hairpin on", i)) // as the bridge plugin is told to
+		host(t, fmt.Sprintf("link set pod%d type bridge_slave hairpin on", i)) // as the bridge plugin does
 		host(t, fmt.Sprintf("link set pod%d up", i))
 		address(t, pod, fmt.Sprintf("10.244.0.%d/24", i+2), fmt.Sprintf("fd00:244::%d/112", i+2))
 		pod.IP(t, "route add default via 10.244.0.1")
@@ -104,7 +104,7 @@ func newGround(t testing.TB) *ground {
 			serveUDP(t, at.in, net.JoinHostPort(a, "8080"))
 		}
 	}
-	// Addresses of IPv6 are told between neighbours only some time after their links are up.
+	// IPv6 neighbours are only found some time after their links are up.
 	for _, from := range []*netns.Stack{g.podA, g.podB, nil} {
 		for _, to := range []string{"10.244.0.2:8080", "[fd00:244::2]:8080", "10.244.1.2:8080",
 			"[fd00:244:1::2]:8080"} {
@@ -136,7 +136,7 @@ func set(t testing.TB, name, value string) {
 	}
 }
 
-// give connects a stack by its eth0 to an interface here, or in another stack.
+// give connects eth0 of a namespace to an interface of this or another namespace.
 func give(t testing.TB, s *netns.Stack, peer string, to *netns.Stack) {
 	t.Helper()
 	host(t, "link add "+peer+" type veth peer name eth9")
@@ -160,7 +160,7 @@ func address(t testing.TB, s *netns.Stack, four, six string) {
 	s.IP(t, "addr add "+six+" dev eth0 nodad")
 }
 
-// serveTCP answers everything with the address of who asked. It ends its side when the client does.
+// serveTCP answers with the client's address. It closes its side when the client does.
 func serveTCP(t testing.TB, in *netns.Stack, at string) {
 	t.Helper()
 	var ln net.Listener
@@ -204,21 +204,22 @@ func serveUDP(t testing.TB, in *netns.Stack, at string) {
 	}()
 }
 
-// outcome is what a client sees.
+// outcome is the result for a client.
 type outcome string
 
 const (
-	reached   outcome = "reached"
-	refused   outcome = "refused"
-	dropped   outcome = "dropped"
-	noWay     outcome = "no way there" // of its own: no route leads there
-	forbidden outcome = "forbidden"    // by its own machine, which tells who sends UDP no more of refusing and dropping
+	reached outcome = "reached"
+	refused outcome = "refused"
+	dropped outcome = "dropped"
+	noWay   outcome = "no way there" // the client itself has no route
+	// forbidden by the client's own machine, which does not let UDP clients distinguish rejected from dropped packets
+	forbidden outcome = "forbidden"
 	patience          = 2 * time.Second
 	impatient         = 300 * time.Millisecond
 )
 
-// probe asks an address from a stack, nil for machine a, and returns what came of it, who answered, and as whom the
-// client was seen.
+// probe sends a request from a namespace, nil for machine a. It returns the outcome, the responding server, and the
+// client address that the server saw.
 func probe(
 	from *netns.Stack,
 	network, to string,
@@ -269,7 +270,7 @@ func probe(
 	return "", "", seen, err
 }
 
-// machineA starts the daemon's loop by hand on machine a: it has services and slices, and no API server.
+// machineA returns a daemon for machine a that is driven by the test. It has services and slices, but no API server.
 func machineA(t testing.TB, mode string) *daemon {
 	t.Helper()
 	d := &daemon{
@@ -308,7 +309,7 @@ func machineA(t testing.TB, mode string) *daemon {
 	return d
 }
 
-// put gives the daemon a service with its slices, and has the kernel follow.
+// put passes a service with its slices to the daemon, and updates the kernel.
 func (d *daemon) put(t testing.TB, s *corev1.Service, slices ...*discoveryv1.EndpointSlice) {
 	t.Helper()
 	if err := d.services.Update(s); err != nil {
@@ -325,7 +326,7 @@ func (d *daemon) put(t testing.TB, s *corev1.Service, slices ...*discoveryv1.End
 	}
 }
 
-// endpoints are the slices of a service, one of each family, of pods by their numbers: 2 is on machine a, 102 on
+// endpoints returns the slices of a service, one of each family, with pods by number: 2 is on machine a, and 102 on
 // machine b.
 func endpoints(service string, numbers ...int) (list []*discoveryv1.EndpointSlice) {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {

@@ -13,16 +13,16 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// health answers load balancers that ask, on a service's healthCheckNodePort, whether this
-// machine has endpoints of it. Only those that are ready count: one that is ending still
-// serves what comes, but no more should come.
+// health responds to health checks of load balancers on the services' healthCheckNodePort: does this machine have
+// endpoints of the service? Only ready endpoints count. A terminating endpoint still serves connections, but should get
+// no new ones.
 type health struct {
 	log     *slog.Logger
-	ports   map[string][]rules.Port // by service, of those that are asked about
+	ports   map[string][]rules.Port // ports with a health check, by service
 	servers map[uint16]*healthServer
 }
 
-// note takes in the ports of a service, none when it is gone.
+// note sets the ports of a service. ports is empty if the service was deleted.
 func (h *health) note(service string, ports []rules.Port) {
 	delete(h.ports, service)
 	for _, p := range ports {
@@ -40,7 +40,7 @@ type healthServer struct {
 	state atomic.Pointer[healthState]
 }
 
-// healthState is what a server answers, in upstream's words.
+// healthState is the response of a server, in upstream's format.
 type healthState struct {
 	Service struct {
 		Namespace string `json:"namespace"`
@@ -50,8 +50,8 @@ type healthState struct {
 	ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
 }
 
-// healthStates works out what is asked for at which port. Of the ports of a service, the
-// one with the most endpoints counts.
+// healthStates returns the responses by health check port. If a service has several ports, the one with the most
+// endpoints counts.
 func healthStates(ports []rules.Port) map[uint16]*healthState {
 	states := map[uint16]*healthState{}
 	for i := range ports {
@@ -70,7 +70,7 @@ func healthStates(ports []rules.Port) map[uint16]*healthState {
 	return states
 }
 
-// serve makes the servers those that the ports ask for.
+// serve starts and stops servers according to the ports.
 func (h *health) serve() {
 	var ports []rules.Port
 	for _, list := range h.ports {
@@ -86,7 +86,7 @@ func (h *health) serve() {
 	for port, state := range states {
 		server := h.servers[port]
 		if server == nil {
-			// One that cannot be opened now is tried again in a moment.
+			// If listening fails, the next round tries again.
 			ln, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(int(port))))
 			if err != nil {
 				h.log.Warn(
@@ -106,7 +106,7 @@ func (h *health) serve() {
 			}
 			h.servers[port] = server
 			server.state.Store(state)
-			go func() { _ = server.Serve(ln) }() // ends with Close
+			go func() { _ = server.Serve(ln) }() // it returns after Close
 		}
 		server.state.Store(state)
 	}

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// A load balancer is told to send nothing new to a machine whose last endpoint is ending.
+// A load balancer gets no positive health check from a machine whose last endpoint is terminating.
 func TestLoadBalancersAreToldWhetherThisMachineHasEndpointsS29(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

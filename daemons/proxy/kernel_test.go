@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// TestMain runs the tests in a network namespace of their own.
+// TestMain runs the tests in a separate network namespace.
 func TestMain(m *testing.M) {
 	const inside = "NFT_TEST_INSIDE"
 	if os.Getenv(inside) != "" {
@@ -50,7 +50,7 @@ func ipOf(t testing.TB, args ...string) {
 	}
 }
 
-// answers has every connection to an address answered with that address.
+// answers answers every connection to an address with that address.
 func answers(t *testing.T, address string) rules.Endpoint {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)
@@ -91,7 +91,7 @@ func newFamily(t testing.TB, m rules.Machine) *nftables {
 	return &nftables{table: table}
 }
 
-// put gives services other ports and has the kernel follow.
+// put sets the ports of services, and updates the kernel.
 func (f *nftables) put(t testing.TB, ports ...rules.Port) {
 	t.Helper()
 	for _, p := range ports {
@@ -157,7 +157,7 @@ func TestKernelSendsToEndpointsS28S29(t *testing.T) {
 			t.Errorf("%s has no endpoints and answers with %v", address, err)
 		}
 	}
-	// One endpoint goes, the empty service gets one: only that changes.
+	// One endpoint is removed, and the empty service gets one: only that changes.
 	web.Endpoints, empty.Endpoints = []rules.Endpoint{b}, []rules.Endpoint{a}
 	f.put(t, web, empty)
 	for range 10 {
@@ -168,7 +168,7 @@ func TestKernelSendsToEndpointsS28S29(t *testing.T) {
 			t.Errorf("answered by %s (%v)", who, err)
 		}
 	}
-	// A proxy that was restarted takes over what is there, and an open connection stays.
+	// A restarted proxy takes over the rules, and an open connection stays.
 	open, err := net.Dial("tcp", "10.96.0.7:80")
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestKernelSendsToEndpointsS28S29(t *testing.T) {
 	}
 }
 
-// manyPorts are services of two endpoints each, of which one is here.
+// manyPorts returns services with two endpoints each, one of them local.
 func manyPorts(n int) []rules.Port {
 	ports := make([]rules.Port, n)
 	for i := range ports {
@@ -220,7 +220,7 @@ var pods = rules.Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/
 
 func TestAServiceOfManyEndpointsIsOneTransaction(t *testing.T) {
 	p := manyPorts(1)[0]
-	for i := range 5000 { // more than one message holds
+	for i := range 5000 { // more than one message can hold
 		p.Endpoints = append(
 			p.Endpoints,
 			rules.Endpoint{To: netip.AddrPortFrom(netip.AddrFrom4([4]byte{14, 0, byte(i >> 8), byte(i)}), 8080)},
@@ -236,7 +236,7 @@ func TestAServiceOfManyEndpointsIsOneTransaction(t *testing.T) {
 	}
 }
 
-// One endpoint goes and comes back among so many services, with the kernel's part.
+// BenchmarkOneEndpointChanges removes and adds one endpoint among many services. It includes the kernel's work.
 func BenchmarkOneEndpointChanges(b *testing.B) {
 	for _, n := range []int{1000, 10000, 40000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -260,7 +260,7 @@ func BenchmarkOneEndpointChanges(b *testing.B) {
 	}
 }
 
-// All services at once: into a kernel that has none, and by a proxy that was restarted.
+// BenchmarkAllServices writes all services at once: into an empty kernel, and after a restart of the proxy.
 func BenchmarkAllServices(b *testing.B) {
 	for _, restart := range []bool{false, true} {
 		for _, n := range []int{1000, 10000, 40000} {
@@ -291,10 +291,10 @@ func BenchmarkAllServices(b *testing.B) {
 	}
 }
 
-// cpu is what this process has used, the kernel's work for it included.
+// cpu returns the CPU time of this process, including the kernel's work for it.
 func cpu(b *testing.B) time.Duration { return used(b, syscall.RUSAGE_SELF) }
 
-// children is what programs that it has called have used.
+// children returns the CPU time of the called programs.
 func children(b *testing.B) time.Duration { return used(b, syscall.RUSAGE_CHILDREN) }
 
 func used(b *testing.B, who int) time.Duration {

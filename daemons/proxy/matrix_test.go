@@ -14,15 +14,15 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// row is what the documentation of services demands of one way through one of them. A field that stands for several is
-// several rows.
+// row states what the Service documentation requires for one way to reach a service. A field with several values stands
+// for several rows.
 type row struct {
 	from   string // pod, node, outside, or several
-	kind   string // of address: ClusterIP, NodePort, LoadBalancer, ExternalIP, Headless, or several
+	kind   string // type of address: ClusterIP, NodePort, LoadBalancer, ExternalIP, Headless, or several
 	policy string // internal and external traffic policy: Cluster, Local, or both
-	at     string // where the endpoint is: here, there, or both; none has none
+	at     string // location of the endpoint: here, there, or both; none means no endpoint
 	want   outcome
-	kept   bool // whether the endpoint sees the client's own address, when the kernel carries the packet
+	kept   bool // whether the endpoint sees the client's own address, if the kernel forwards the packet
 	why    string
 }
 
@@ -137,7 +137,7 @@ var matrix = []row{
 	},
 }
 
-// matrixServices are the services that rows are about, by policy and place of the endpoint.
+// matrixServices lists the services of the rows, by traffic policy and location of the endpoint.
 var matrixServices = []struct{ policy, at string }{
 	{"Cluster", "here"},
 	{"Cluster", "there"},
@@ -148,7 +148,7 @@ var matrixServices = []struct{ policy, at string }{
 
 var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
-// matrixService is a service that is reached in every way.
+// matrixService returns a service that can be reached in every way.
 func matrixService(n int) *corev1.Service {
 	at := matrixServices[n]
 	s := &corev1.Service{
@@ -179,9 +179,9 @@ func matrixService(n int) *corev1.Service {
 	return s
 }
 
-// ranged is a service at an address of load balancers that not everybody may use.
+// ranged returns a service with a load balancer address that is restricted to source ranges.
 func ranged(n int, from ...string) *corev1.Service {
-	s := matrixService(n % 2) // Cluster
+	s := matrixService(n % 2) // one with policy Cluster
 	s.Name, s.Spec.ClusterIP = fmt.Sprint("ranged-", n), fmt.Sprintf("10.96.1.%d", n+1)
 	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP, fmt.Sprintf("fd00:96::1:%d", n+1)}
 	s.Spec.ExternalIPs, s.Spec.LoadBalancerSourceRanges = nil, from
@@ -197,7 +197,7 @@ func ranged(n int, from ...string) *corev1.Service {
 
 func places(at string) []int { return map[string][]int{"here": {2}, "there": {102}}[at] }
 
-// target is where a row's packets are sent in a family.
+// target returns the destination of a row's packets in a family.
 func (r row) target(f nft.Family, n int, proto corev1.Protocol) string {
 	s := matrixService(n)
 	pick := func(four, six string) string {
@@ -229,7 +229,7 @@ func (r row) target(f nft.Family, n int, proto corev1.Protocol) string {
 	return net.JoinHostPort(ip, port)
 }
 
-// TestEveryWayThroughAServiceS28S29 sends real packets every way that a service can be reached, by every mode.
+// TestEveryWayThroughAServiceS28S29 sends real packets in every way that a service can be reached, in every mode.
 func TestEveryWayThroughAServiceS28S29(t *testing.T) {
 	g := newGround(t)
 	clients := map[string]*netns.Stack{"pod": g.podB, "node": nil, "outside": g.outside, "endpoint": g.podA}
@@ -298,7 +298,7 @@ func TestEveryWayThroughAServiceS28S29(t *testing.T) {
 							strings.HasPrefix(server, "[fd00:244::")]; place != r.at {
 							t.Errorf("%s: answered by %s", name, server)
 						}
-						// A relay is a client of its own: it loses every address but where no proxy is.
+						// A relay hides the client's address, unless the packet bypasses the proxy.
 						kept := r.kept && (mode != modeUserspace || r.kind == "Headless" || r.from == "node")
 						if is := slices.Contains(own[r.from], seen.String()); is != kept {
 							t.Errorf("%s: seen as %s, its own address is kept: want %t: %s", name, seen, kept, r.why)
@@ -325,7 +325,7 @@ func TestEveryWayThroughAServiceS28S29(t *testing.T) {
 	}
 }
 
-// expand writes out rows that stand for several.
+// expand expands rows that stand for several.
 func expand(rows []row) (all []row) {
 	for _, r := range rows {
 		for _, from := range strings.Fields(r.from) {

@@ -13,26 +13,25 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// The modes: what carries packets that are for a service.
+// These are the proxy modes.
 const (
 	modeNFTables  = "nftables"
 	modeIPTables  = "iptables"
 	modeUserspace = "userspace"
 )
 
-// carrier keeps the rules of one family.
+// carrier maintains the rules of one address family.
 type carrier interface {
 	Ports(service string) []rules.Port
 	SetService(service string, ports []rules.Port) error
-	// Used reports whether the kernel needs rules of this family. A cluster that has no addresses of the second family
-	// needs none.
+	// Used reports whether the kernel needs rules of this family. A cluster without addresses of the family needs none.
 	Used() bool
 	Apply() error
 	Intact(deep bool) (bool, error)
 	Forget()
 }
 
-// nftables keeps them as a table of nft's.
+// nftables maintains the rules as an nftables table.
 type nftables struct {
 	table  *rules.Table
 	kernel kernel.Kernel
@@ -49,12 +48,12 @@ func (c *nftables) Apply() error                   { return c.kernel.Apply(c.tab
 func (c *nftables) Intact(deep bool) (bool, error) { return c.kernel.Intact(c.table.Table, deep) }
 func (c *nftables) Forget()                        { c.kernel.Forget() }
 
-// chains keeps them as chains of iptables'.
+// chains maintains the rules as iptables chains.
 type chains struct {
 	*rules.Chains
 	tables iptables.Tables
-	// generation is the kernel's generation of the ruleset when the chains were last found right. The older kind of
-	// iptables does not raise it.
+	// generation is the generation of the kernel's ruleset when the chains were last seen to be correct. Legacy
+	// iptables does not change it.
 	generation uint32
 	older      bool
 	any        bool // whether there was ever a service
@@ -83,8 +82,8 @@ func (c *chains) Apply() error {
 	if err != nil {
 		return err
 	}
-	// When there were transactions besides ours, somebody else may have flushed the chains: the older generation stays
-	// noted, so that Intact looks at them.
+	// If there were other transactions, another program may have flushed the chains. Keep the old generation, so that
+	// Intact checks them.
 	if c.generation = seen; seen == before && after == before+uint32(transactions) {
 		c.generation = after
 	}
@@ -108,7 +107,7 @@ func (c *chains) Intact(deep bool) (bool, error) {
 
 func (c *chains) Forget() { c.tables.Forget() }
 
-// newChains readies a machine for a family's chains.
+// newChains prepares the machine for a family's chains.
 func newChains(f nft.Family, m rules.Machine, log *slog.Logger) (*chains, error) {
 	if lacks := iptables.Missing(f); len(lacks) > 0 {
 		return nil, fmt.Errorf(
@@ -121,7 +120,8 @@ func newChains(f nft.Family, m rules.Machine, log *slog.Logger) (*chains, error)
 		return nil, err
 	}
 	if f == nft.IPv4 && len(m.NodePorts) == 0 {
-		// Node ports answer at 127.0.0.1 too; a rule keeps others from what the machine listens at there.
+		// Node ports also work at 127.0.0.1, which needs route_localnet. A filter rule protects programs that listen on
+		// 127.0.0.1.
 		if err := os.WriteFile("/proc/sys/net/ipv4/conf/all/route_localnet", []byte("1"), 0o644); err != nil {
 			log.Warn("node ports will not answer at 127.0.0.1", "error", err)
 		}
@@ -129,7 +129,7 @@ func newChains(f nft.Family, m rules.Machine, log *slog.Logger) (*chains, error)
 	return &chains{Chains: rules.NewChains(f, m), older: older}, nil
 }
 
-// newCarrier readies a family for a mode.
+// newCarrier returns the carrier of a family for a mode.
 func newCarrier(mode string, f nft.Family, m rules.Machine, relays *relays, log *slog.Logger) (carrier, error) {
 	switch mode {
 	case modeIPTables:
@@ -144,8 +144,8 @@ func newCarrier(mode string, f nft.Family, m rules.Machine, relays *relays, log 
 	return &nftables{table: table}, nil
 }
 
-// retire takes away what a proxy of another mode has left in the kernel. This mode's own rules are there by then, so
-// that no packet is without them meanwhile. Connections that are open go on: the kernel remembers where they lead.
+// retire removes the rules that a proxy in another mode has left. The rules of the current mode are already in effect,
+// so that packets always meet rules. Open connections continue, because the kernel tracks them.
 func retire(mode string) error {
 	var failures []error
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {

@@ -20,7 +20,7 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// open opens a connection from a stack to a service, and returns what says something over it and waits for its echo.
+// open opens a connection from a namespace to a service. The returned function sends a word and waits for its echo.
 func open(t *testing.T, from *netns.Stack, to string) func(word string) error {
 	t.Helper()
 	var c net.Conn
@@ -48,7 +48,7 @@ func open(t *testing.T, from *netns.Stack, to string) func(word string) error {
 	}
 }
 
-// left are the modes of which there are rules.
+// left returns the modes that have rules in the kernel.
 func left(t *testing.T, f nft.Family) (modes []string) {
 	t.Helper()
 	if exec.Command("nft", "list", "table", f.String(), rules.TableName).Run() == nil {
@@ -64,8 +64,10 @@ func left(t *testing.T, f nft.Family) (modes []string) {
 	return modes
 }
 
-// S28: whoever changes the mode loses no connection that the kernel carries, and nothing of the former mode stays. What
-// is new is carried at every moment.
+// A change of the mode interrupts no connection that the kernel forwards, and leaves nothing of the previous mode. New
+// connections succeed at all times.
+//
+// Proves S28.
 func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 	g := newGround(t)
 	t.Cleanup(func() {
@@ -99,7 +101,7 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 		}
 		if !began {
 			began = true
-			go func() { // somebody always comes anew
+			go func() { // new clients connect all the time
 				defer close(failures)
 				for n := 0; ; n++ {
 					select {
@@ -120,7 +122,7 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 			}
 		}
 		if mode == modeUserspace {
-			continue // what the proxy itself carries ends with it
+			continue // connections that the proxy itself forwards end with it
 		}
 		for _, to := range []string{s.Spec.ClusterIP + ":80", "[" + s.Spec.ClusterIPs[1] + "]:80"} {
 			talks[fmt.Sprintf("step %d (%s) to %s", step, mode, to)] = open(t, g.podB, to)
@@ -137,8 +139,7 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 	}
 }
 
-// What somebody did to the rules before a change of ours is seen after it, and not taken for right because we wrote
-// last.
+// An edit by another program before our change is detected afterwards, and not taken for correct.
 func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
 	t.Cleanup(func() {
 		if err := errors.Join(iptables.Remove(nft.IPv4), kernel.Remove(nft.IPv4, rules.TableName)); err != nil {
@@ -184,7 +185,9 @@ func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
 	}
 }
 
-// S28: connections are spread at random by the kernel, and in turn by the proxy itself; who has affinity stays.
+// The kernel selects endpoints at random, and the proxy itself in turn. Session affinity is kept.
+//
+// Proves S28.
 func TestModesSpreadConnectionsS28(t *testing.T) {
 	g := newGround(t)
 	for _, mode := range []string{modeNFTables, modeIPTables, modeUserspace} {
@@ -223,7 +226,7 @@ func TestModesSpreadConnectionsS28(t *testing.T) {
 					t.Errorf("a client with affinity to %s was sent to %v", to, seen)
 				}
 			}
-			// What somebody flushes is put back.
+			// Flushed rules are restored.
 			flush := []string{"nft", "flush", "table", "ip", rules.TableName}
 			if mode == modeIPTables {
 				flush = []string{"iptables", "-t", "nat", "-F"}
@@ -240,7 +243,7 @@ func TestModesSpreadConnectionsS28(t *testing.T) {
 			if got, _, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached {
 				t.Errorf("after a flush: %s, %v", got, err)
 			}
-			// An endpoint goes: nobody is sent there any more.
+			// A removed endpoint gets no more connections.
 			d.put(t, plain, endpoints(plain.Name, 102)...)
 			for range 10 {
 				if got, server, _, err := probe(g.podB, "tcp", plain.Spec.ClusterIP+":80", patience); got != reached ||

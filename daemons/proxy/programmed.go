@@ -16,13 +16,13 @@ import (
 // programmed are the metrics of the delay between a change and its rules, with upstream's names. EndpointSlices carry
 // the time of the pod or Service change that caused them.
 type programmed struct {
-	began   time.Time // changes from before are no news
+	began   time.Time // changes before this time are not measured
 	seconds prometheus.Histogram
-	last    prometheus.Gauge // when the rules were last right
-	queued  prometheus.Gauge // when there was last something to change
+	last    prometheus.Gauge // when the rules were last up to date
+	queued  prometheus.Gauge // when a change was last queued
 
 	mu      sync.Mutex
-	pending map[string]time.Time // by slice: the oldest change that the rules do not have yet
+	pending map[string]time.Time // by slice: the oldest change that is not in the rules yet
 }
 
 func newProgrammed(now time.Time) *programmed {
@@ -53,12 +53,12 @@ func newProgrammed(now time.Time) *programmed {
 	}
 }
 
-// collectors are what is registered.
+// collectors returns the metrics to register.
 func (p *programmed) collectors() []prometheus.Collector {
 	return []prometheus.Collector{p.seconds, p.last, p.queued}
 }
 
-// handler takes in the changes that slices were written for.
+// handler returns an event handler that records the changes that caused slice updates.
 func (p *programmed) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { p.changed(nil, o) },
@@ -88,7 +88,7 @@ func (p *programmed) changed(was, is any) {
 	}
 }
 
-// take returns the changes that the rules will have which are worked out from now on.
+// take returns the pending changes, which the next computation of the rules includes.
 func (p *programmed) take() map[string]time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *programmed) take() map[string]time.Time {
 	return taken
 }
 
-// done takes in that the rules have the changes.
+// done records that the rules include the changes.
 func (p *programmed) done(taken map[string]time.Time, now time.Time) {
 	for _, at := range taken {
 		p.seconds.Observe(max(now.Sub(at), 0).Seconds())
@@ -105,7 +105,7 @@ func (p *programmed) done(taken map[string]time.Time, now time.Time) {
 	p.last.Set(float64(now.UnixNano()) / 1e9)
 }
 
-// failed has the changes counted when the rules have them after all.
+// failed makes the changes pending again.
 func (p *programmed) failed(taken map[string]time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package proxy makes services' addresses work on one machine: it follows services
-// and endpoints and keeps packet rules that send what is for a service to one of its
-// endpoints. rules works the rules out; nft or iptables put them into the kernel, where they go on
-// while this daemon does not run. In the mode userspace they lead here, and relay carries what comes.
+// Package proxy implements Services on one machine. It watches services and endpoints, and maintains packet rules that
+// send packets for a service to one of its endpoints. Package rules computes the rules. nft or iptables write them to
+// the kernel, where they stay in effect while this daemon is down. In userspace mode, the rules lead to this process,
+// and package relay forwards the connections.
 package proxy
 
 import (
@@ -46,15 +46,15 @@ type daemon struct {
 	client   kubernetes.Interface
 	services cache.Indexer
 	slices   cache.Indexer
-	nodes    corelisters.NodeLister // this machine's alone
+	nodes    corelisters.NodeLister // only this machine's node
 	mode     string
 	families []*family
-	relays   relays // of the mode userspace
-	alone    bool   // whether rules of other modes are gone
-	tracks   bool   // whether the kernel's table of connections was set
+	relays   relays // for userspace mode
+	alone    bool   // rules of other modes were removed
+	tracks   bool   // connection tracking was configured
 	changed  changed
 	place    rules.Place
-	synced   atomic.Int64 // when the rules were last right, Unix nanoseconds
+	synced   atomic.Int64 // when the rules were last up to date, in Unix nanoseconds
 	duration prometheus.Histogram
 	age      *programmed
 	health   health
@@ -62,7 +62,7 @@ type daemon struct {
 
 const byService = "service"
 
-// Run keeps this machine's rules until ctx ends. The rules stay: traffic goes on.
+// Run maintains this machine's rules until ctx ends. It leaves the rules in place, so that services keep working.
 func Run(ctx context.Context, cfg config.Proxy, env run.Env) error {
 	d := &daemon{
 		cfg:     cfg,
@@ -173,7 +173,7 @@ func prefixes(list []string) (out []netip.Prefix, err error) {
 	return out, nil
 }
 
-// healthz answers what load balancers outside ask: does this machine forward?
+// healthz serves the health check of external load balancers, which reports whether the proxy has rules in effect.
 func (d *daemon) healthz() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, _ *http.Request) {
@@ -194,13 +194,13 @@ func (d *daemon) healthz() http.Handler {
 	return mux
 }
 
-// metrics adds the proxy's mode, at upstream's path, to what is served beside the metrics.
+// metrics adds the proxy's mode, at upstream's path, to the metrics server.
 func (d *daemon) metrics(rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/proxyMode", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = io.WriteString(w, d.mode) // the client is gone, or has it
+		_, _ = io.WriteString(w, d.mode) // an error means that the client has gone
 	})
 	mux.Handle("/", rest)
 	return mux
@@ -211,7 +211,7 @@ func (d *daemon) run(ctx context.Context) error {
 		return informers.New(d.client, informers.WithTransform(lean),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = selector }))
 	}
-	// Slices of no service are many where there are network policies, and no rule of the proxy is made of them.
+	// Skip slices without a service: with network policies there are many, and the proxy does not use them.
 	const proxied = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless"
 	ofServices, ofSlices := labelled(proxied), labelled(proxied+","+discoveryv1.LabelServiceName)
 	services, slices := informers.Services(ofServices), informers.EndpointSlices(ofSlices)
@@ -219,8 +219,8 @@ func (d *daemon) run(ctx context.Context) error {
 	if err := slices.Informer().AddIndexers(cache.Indexers{byService: sliceService}); err != nil {
 		return fmt.Errorf("index endpoint slices: %w", err)
 	}
-	// This machine's node tells its zone, which endpoints may be hinted for. Nothing waits for it: without it all
-	// endpoints are used.
+	// The machine's Node has the zone, which is used for endpoint hints. Do not wait for it: without it, all endpoints
+	// are used.
 	own := informers.New(d.client, informers.WithTransform(lean),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.name).String()
@@ -244,14 +244,14 @@ func (d *daemon) run(ctx context.Context) error {
 		f.StartWithContext(ctx)
 		defer f.Shutdown()
 	}
-	// Rules of a proxy before this one stay as they are until all services are known.
+	// The rules of an earlier proxy stay in effect until all services are known.
 	if !cache.WaitForCacheSync(ctx.Done(), services.Informer().HasSynced, slices.Informer().HasSynced) {
 		return nil
 	}
 	return d.loop(ctx)
 }
 
-// sliceService is what slices are found by.
+// sliceService is the index function that maps a slice to its service.
 func sliceService(o any) ([]string, error) {
 	s, ok := o.(*discoveryv1.EndpointSlice)
 	if !ok {
@@ -260,7 +260,7 @@ func sliceService(o any) ([]string, error) {
 	return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
 }
 
-// lean keeps of objects what the daemon reads. It leaves what it is given as it is.
+// lean removes the fields of objects that the daemon does not read. It copies the object before changing it.
 func lean(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -281,7 +281,7 @@ func lean(o any) (any, error) {
 	return o, nil
 }
 
-// zone is where a node is, "" when that is not known.
+// zone returns the zone of a node, or "" if it is unknown.
 func zone(node any) string {
 	if n, ok := node.(*corev1.Node); ok && n != nil {
 		return n.Labels[corev1.LabelTopologyZone]

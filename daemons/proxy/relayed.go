@@ -15,14 +15,14 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// relays is what the mode userspace has besides rules, for both families.
+// relays holds the sockets of userspace mode for both families.
 type relays struct {
 	log     *slog.Logger
 	servers []*relay.TCP
 	all     []*relayed
 }
 
-// serve carries connections until ctx ends.
+// serve forwards connections until ctx ends.
 func (r *relays) serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, s := range r.servers {
@@ -32,7 +32,7 @@ func (r *relays) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
-// close ends what is left when nobody changes services any more.
+// close closes the remaining sockets. Call it when services no longer change.
 func (r *relays) close() {
 	for _, c := range r.all {
 		for _, s := range c.sockets {
@@ -41,19 +41,18 @@ func (r *relays) close() {
 	}
 }
 
-// relayed keeps the rules that lead to the proxy itself, which carries TCP and UDP. What else there is, the kernel
-// carries.
+// relayed maintains rules that redirect TCP and UDP to the proxy. The kernel forwards other protocols.
 type relayed struct {
 	relays *relays
 	turns  relay.Turns
 	tcp    uint16
 
-	mu sync.Mutex // guards the table, in which connections that come are looked up
+	mu sync.Mutex // guards the table, which is read for each incoming connection
 	nftables
-	sockets map[string]socketsOf // by the key of a UDP port
+	sockets map[string]socketsOf // by key of the UDP port
 }
 
-// socketsOf are those of one UDP port. Outside is nil where it is the same.
+// socketsOf holds the sockets of one UDP port. outside is nil if inside serves both.
 type socketsOf struct{ inside, outside *relay.UDP }
 
 func (s socketsOf) each(do func(*relay.UDP)) {
@@ -87,7 +86,7 @@ func newRelayed(f nft.Family, m rules.Machine, r *relays) (*relayed, error) {
 	return c, nil
 }
 
-// SetService opens what the service's ports of UDP need before rules lead there.
+// SetService opens the sockets for the service's UDP ports before rules redirect to them.
 func (c *relayed) SetService(service string, ports []rules.Port) error {
 	now := map[string]bool{}
 	for i := range ports {
@@ -152,7 +151,7 @@ func (c *relayed) open(service string, p *rules.Port) error {
 		}
 		c.sockets[key] = s
 	}
-	// Where policies differ by where a packet was sent to, each has a socket of its own.
+	// If the traffic policies for cluster and external addresses differ, each gets its own socket.
 	if s.outside == nil && (p.InternalLocal || p.ExternalLocal) && (len(p.External) > 0 || p.NodePort != 0) {
 		if s.outside, err = listen(false); err != nil {
 			return err
@@ -166,7 +165,7 @@ func (c *relayed) open(service string, p *rules.Port) error {
 	return nil
 }
 
-// ofThisMachine reports whether an address is one of this machine's.
+// ofThisMachine reports whether an address belongs to this machine.
 func ofThisMachine(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return true

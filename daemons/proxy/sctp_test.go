@@ -18,15 +18,16 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// arrival is a first packet of SCTP that an endpoint got.
+// arrival is a first SCTP packet that an endpoint received.
 type arrival struct {
 	from netip.Addr
-	port uint16 // the client's, which the rules may have changed
-	tag  uint32 // the client's own, by which it is told from others
+	port uint16 // port of the client, which the rules may have changed
+	tag  uint32 // verification tag of the client, which identifies the packet
 	at   string // here or there
 }
 
-// sctpListener hears the first packets of SCTP at both endpoints, below the kernel's own SCTP, which need not be there.
+// sctpListener receives the first SCTP packets at both endpoints on raw sockets, because the kernel's SCTP may be
+// missing.
 type sctpListener chan arrival
 
 func listenSCTP(t *testing.T, g *ground) sctpListener {
@@ -91,8 +92,8 @@ func hear(fd int, at string, heard sctpListener, done chan struct{}) {
 
 var sctpTag atomic.Uint32
 
-// sctp sends the first packet of an association the way of a row, and says how what came of it differs from what
-// should.
+// sctp sends the first packet of an association for a row. The error states how the result differs from the expected
+// one.
 func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string) error {
 	target, tag := netip.MustParseAddrPort(to), sctpTag.Add(1)
 	send := func() error {
@@ -126,7 +127,7 @@ func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string
 		select {
 		case a := <-heard:
 			if a.tag != tag {
-				continue // a late one
+				continue // a late packet
 			}
 			if r.want != reached {
 				return fmt.Errorf("arrived %s from %s; want %s", a.at, a.from, r.want)
@@ -147,12 +148,12 @@ func (r row) sctp(heard sctpListener, from *netns.Stack, to string, own []string
 	}
 }
 
-// firstOfSCTP is a packet with an INIT chunk.
+// firstOfSCTP returns a packet with an INIT chunk.
 func firstOfSCTP(from, to uint16, tag uint32) []byte {
 	b := make([]byte, 32)
 	binary.BigEndian.PutUint16(b, from)
 	binary.BigEndian.PutUint16(b[2:], to)
-	b[12], b[15] = 1, 20 // INIT, its length
+	b[12], b[15] = 1, 20 // INIT and its length
 	binary.BigEndian.PutUint32(b[16:], tag)
 	binary.BigEndian.PutUint32(b[20:], 65536)
 	binary.BigEndian.PutUint16(b[24:], 1)
@@ -162,8 +163,10 @@ func firstOfSCTP(from, to uint16, tag uint32) []byte {
 	return b
 }
 
-// S28: an association of SCTP comes from the same port again and again. While a slice lists its endpoint it stays with
-// that, ready or not; once the endpoint is gone its next packet is led to one that is there.
+// A client repeats an SCTP association from the same port. It stays with an endpoint that a slice lists, ready or not.
+// After the endpoint was removed, the next packet goes to an existing one.
+//
+// Proves S28.
 func TestAssociationsOfSCTPLeaveEndpointsThatAreGoneS28(t *testing.T) {
 	g := newGround(t)
 	heard := listenSCTP(t, g)

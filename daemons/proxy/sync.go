@@ -15,16 +15,16 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// family is the rules of one family of addresses.
+// family maintains the rules of one address family.
 type family struct {
 	family nft.Family
 	carrier
-	forget rules.Forget // once the rules are there
+	forget rules.Forget // applied once the rules are in effect
 }
 
 const (
-	glance = 2 * time.Second  // how often it is made sure that the kernel still has the rules
-	deep   = 30 * time.Second // how often rules are compared one by one while others change theirs
+	glance = 2 * time.Second  // how often to check that the kernel still has the rules
+	deep   = 30 * time.Second // how often to compare all rules while other programs change theirs
 )
 
 func (d *daemon) openFamilies() error {
@@ -38,7 +38,7 @@ func (d *daemon) openFamilies() error {
 	return nil
 }
 
-// loop brings the rules up to date whenever something has changed, until ctx ends.
+// loop updates the rules after every change, until ctx ends.
 func (d *daemon) loop(ctx context.Context) error {
 	for _, s := range d.services.List() {
 		d.changed.note(serviceOf(s))
@@ -58,7 +58,7 @@ func (d *daemon) loop(ctx context.Context) error {
 			if whole {
 				compared = time.Now()
 			}
-			d.health.serve() // ports that could not be had
+			d.health.serve() // retry ports that could not be opened
 			if d.intact(whole) {
 				continue
 			}
@@ -84,8 +84,8 @@ func (d *daemon) loop(ctx context.Context) error {
 	}
 }
 
-// intact reports whether the kernel still has all rules; whole compares every one. When it cannot be asked, the next
-// round asks again.
+// intact reports whether the kernel still has all rules. With whole, it compares every rule. If the check fails, the
+// next round repeats it.
 func (d *daemon) intact(whole bool) bool {
 	all := true
 	for _, f := range d.families {
@@ -106,7 +106,7 @@ func (d *daemon) intact(whole bool) bool {
 	return all
 }
 
-// sync makes the kernel's rules what services and endpoints say.
+// sync updates the kernel's rules according to services and endpoints.
 func (d *daemon) sync() error {
 	began := time.Now()
 	changes := d.age.take()
@@ -156,8 +156,8 @@ func (d *daemon) sync() error {
 	return nil
 }
 
-// concerned returns the services whose rules must be worked out: those that have changed, or all when this machine is
-// in another zone now.
+// concerned returns the services whose rules must be recomputed: those that have changed, or all if this machine's zone
+// has changed.
 func (d *daemon) concerned() (map[string]bool, error) {
 	node, err := d.nodes.Get(d.name)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -173,7 +173,7 @@ func (d *daemon) concerned() (map[string]bool, error) {
 	return names, nil
 }
 
-// work works out the rules of one service.
+// work recomputes the rules of one service.
 func (d *daemon) work(name string) error {
 	o, there, err := d.services.GetByKey(name)
 	if err != nil {

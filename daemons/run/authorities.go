@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Authorities are the certificates in a file, which is read again when it changes: an authority is replaced without a
-// restart. What cannot be read leaves the last good ones in force.
+// Authorities holds the certificates in a file. The file is read again when it changes, so that an authority can be
+// replaced without a restart. If the new file is invalid, the last valid certificates stay in use.
 type Authorities struct {
 	file string
 
@@ -19,7 +19,7 @@ type Authorities struct {
 	looked time.Time
 }
 
-// authoritiesLookEvery is how often the file is looked at, at most.
+// authoritiesLookEvery is the minimum time between two checks of the file.
 const authoritiesLookEvery = 2 * time.Second
 
 // NewAuthorities reads the file.
@@ -49,12 +49,12 @@ func (a *Authorities) load() error {
 	return nil
 }
 
-// Pool is what the file holds, or held when it last made sense.
+// Pool returns the certificates of the last valid version of the file.
 func (a *Authorities) Pool() *x509.CertPool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if time.Since(a.looked) > authoritiesLookEvery {
-		_ = a.load() // the last good ones stay in force; who connects hears that they do not fit
+		_ = a.load() // the last valid ones stay in use; a mismatch shows up in the handshake
 	}
 	return a.pool
 }

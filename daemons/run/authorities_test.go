@@ -12,8 +12,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: an authority that takes another's place is believed within seconds, and a file that makes no sense changes
-// nothing.
+// A replaced authority is accepted within seconds, and an invalid file changes nothing.
+// Proves S12.
 func TestAuthoritiesAreReadAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write := func(text []byte, stamp time.Time) {
@@ -41,7 +41,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 			holds certs.Pair
 		}{{second.Cert, second}, {[]byte("nonsense"), second}, {first.Cert, first}} {
 			write(step.text, now.Add(time.Duration(i+1)*time.Minute))
-			<-time.After(authoritiesLookEvery + time.Second) // of the bubble's clock
+			<-time.After(authoritiesLookEvery + time.Second) // fake time of synctest
 			if !a.Pool().Equal(poolOf(t, step.holds)) {
 				t.Errorf("step %d: other authorities are believed than those of the file", i)
 			}

@@ -9,13 +9,13 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// features are the upstream feature gates that the daemons implement, with their stages. The empty stage is general
-// availability.
+// features lists the upstream feature gates that the daemons implement, with their stages. The empty stage means
+// general availability.
 var features = []struct{ name, stage string }{
 	{"ComponentSLIs", ""}, {"NativeHistograms", "BETA"}, {"ComponentStatusz", "BETA"}, {"ComponentFlagz", "BETA"},
 }
 
-// newFeatures is the metric of which features are on.
+// newFeatures returns the metric of enabled features.
 func newFeatures() prometheus.Collector {
 	on := prometheus.NewGaugeVec(
 		prometheus.GaugeOpts{Name: "kubernetes_feature_enabled", Help: "Whether a feature is on, and its stage."},
@@ -27,7 +27,7 @@ func newFeatures() prometheus.Collector {
 	return on
 }
 
-// newBuildInfo is the metric by which it is told which releases run together.
+// newBuildInfo returns the metric of the running release.
 func newBuildInfo() prometheus.Collector {
 	numbers := strings.SplitN(strings.TrimPrefix(version.Kubernetes, "v"), ".", 3)
 	build := prometheus.NewGauge(prometheus.GaugeOpts{

@@ -10,27 +10,30 @@ import (
 )
 
 const (
-	// floor is how much a process may allocate between two collections however little of it lives: a small heap would
-	// otherwise be collected every few megabytes, and what is held weakly would be gone at once.
+	// floor is the number of bytes that a process may allocate between two garbage collections, however small its heap
+	// is. Otherwise a small heap would be collected every few megabytes, and weakly referenced values would disappear
+	// at once.
 	floor = 48 << 20
-	// quiet is how little a process allocates within a look when it has nothing to do; or this part of what lives, for
-	// who keeps much looks over it now and then.
+	// quiet is the number of bytes that an idle process allocates at most between two looks. For large heaps the limit
+	// is the live heap divided by quietPart, because a process with much data scans it now and then.
 	quiet     = 2 << 20
 	quietPart = 32
-	// worth is how much must have been allocated since for a return of memory to be worth a collection.
+	// worth is the minimum number of bytes to allocate between two returns of memory to the system, so that a return is
+	// worth a collection.
 	worth = 16 << 20
-	// look is how often that is looked at.
+	// look is the interval between checks.
 	look = 5 * time.Second
-	// settled is how many looks in a row have to find nothing done for the work to be over. Then once less is worth a
-	// collection, this part of what lives: what little comes later, and goes on coming, is not collected over and over.
+	// settled is the number of idle looks in a row after which work counts as finished. Then one return is made for a
+	// smaller amount: the live heap divided by settledPart. Small amounts that come later are not collected again and
+	// again.
 	settled     = 4
 	settledPart = 16
-	// starting is after how many looks a process that has had something to do all the time is no longer starting.
+	// starting is the number of looks after which a process that was never idle no longer counts as starting.
 	starting = 6
 )
 
-// Memory trades memory for speed while the process works, and gives it back to the
-// system when the work is over and what is to be done then has been. It returns when ctx ends.
+// Memory trades memory for speed while the process works. When the process becomes idle, it runs the functions of rest
+// and returns memory to the system. It returns when ctx ends.
 func Memory(ctx context.Context, rest *Rest) {
 	p := pace{rest: rest}
 	p.starting.Store(true)
@@ -53,21 +56,21 @@ func Memory(ctx context.Context, rest *Rest) {
 		if r.due(live, allocated) {
 			p.starting.Store(false)
 			rest.do()
-			runtime.GC() // what pools and weak pointers hold is garbage only after a first one
+			runtime.GC() // a second collection frees what pools and weak pointers held
 			debug.FreeOSMemory()
 			releaseProgram()
-			_, allocated = heap() // what this has taken itself is no work
+			_, allocated = heap() // what this itself allocated does not count as work
 			r.done(allocated)
 		}
 	}
 }
 
-// pace sets the collector's percentage after each collection. While a process reads a large cluster its heap grows
-// from one collection to the next: with the percentage of seconds ago it would grow to five times what lives.
+// pace adjusts the garbage collector's percentage after each collection. While a process reads a large cluster, its
+// heap grows between collections. With an outdated percentage it would grow to five times the live heap.
 type pace struct {
 	rest     *Rest
 	starting atomic.Bool
-	set      atomic.Int64 // the percentage
+	set      atomic.Int64 // the present percentage
 }
 
 func (p *pace) adjust() {
@@ -88,9 +91,10 @@ func (p *pace) percent(live uint64) int {
 	return now
 }
 
-// afterCollections has f called after each collection of garbage, never twice at once, until stop is called.
+// afterCollections calls f after each garbage collection, never concurrently, until stop is called.
 func afterCollections(f func()) (stop func()) {
-	type mark struct{ _ *mark } // with a pointer, for what has none shares its memory with others and may live longer
+	// it contains a pointer, because pointer-free objects share memory with others and may live longer
+	type mark struct{ _ *mark }
 	var stopped atomic.Bool
 	var arm func()
 	arm = func() {
@@ -109,14 +113,14 @@ const (
 	maxPercent   = 400
 	minPercent   = 100
 	densePercent = 40
-	// startPercent is the percentage for heaps of up to startLive bytes while a process starts. Most of what it makes
-	// then lives as long as the process does, and lies on half as many pages when little garbage came between.
+	// startPercent applies to heaps of up to startLive bytes while a process starts. Most of what it allocates then is
+	// long-lived, and occupies half as many pages if there is little garbage in between.
 	startPercent = 25
 	startLive    = 32 << 20
 )
 
-// percent is the garbage collector's, so that a small heap may grow by the floor and a
-// large one doubles at most, or grows by less where it is to be dense.
+// percent returns the garbage collector's percentage. A small heap may grow by floor. A large one at most doubles, or
+// grows less if it is dense.
 func percent(live uint64, dense bool) int {
 	least := uint64(minPercent)
 	if dense {
@@ -125,15 +129,15 @@ func percent(live uint64, dense bool) int {
 	return int(min(max(100*floor/max(live, 1), least), maxPercent))
 }
 
-// resting says when memory is to be given back. Amounts are of all that was ever allocated.
+// resting decides when memory is returned to the system. Amounts are total bytes allocated since the process started.
 type resting struct {
 	last     uint64 // at the last look
-	returned uint64 // after the last return; 0 before the first, for after its start a process has garbage
-	looks    int    // that found nothing done, in a row
-	over     bool   // the end of the work has had its return
+	returned uint64 // after the last return; 0 before the first, since the start leaves garbage
+	looks    int    // consecutive idle looks
+	over     bool   // the return for the end of the work was made
 }
 
-// due takes a look, and says whether the process rests and has garbage that is worth a collection.
+// due records a look. It reports whether the process is idle and has enough garbage for a collection.
 func (r *resting) due(live, allocated uint64) bool {
 	worked := allocated - r.last
 	r.last = allocated
@@ -152,10 +156,10 @@ func (r *resting) due(live, allocated uint64) bool {
 	return allocated-r.returned > max(quiet, live/settledPart)
 }
 
-// done is told of a return.
+// done records a return.
 func (r *resting) done(allocated uint64) { r.last, r.returned = allocated, allocated }
 
-// heap returns the bytes that lived after the last collection, and all that were ever allocated.
+// heap returns the live bytes after the last collection, and the total bytes ever allocated.
 func heap() (live, allocated uint64) {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)

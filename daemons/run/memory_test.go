@@ -40,7 +40,7 @@ func TestMemoryIsReturnedOnceTheWorkIsOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		live uint64
 		done []uint64 // MiB allocated before each look
-		want []bool   // whether memory is given back after it
+		want []bool   // whether memory is returned after each look
 	}{
 		"after the start": {20, []uint64{400, 1, 1}, []bool{false, true, false}},
 		"much work, then none": {20, []uint64{400, 1, 400, 1, 1},
@@ -73,7 +73,7 @@ func TestEachCollectionIsNoticed(t *testing.T) {
 	stop := afterCollections(func() {
 		select {
 		case noticed <- struct{}{}:
-		default: // the last one has not been looked at
+		default: // the last one was not received yet
 		}
 	})
 	for range 3 {

@@ -18,26 +18,26 @@ import (
 	"clusterctl/daemons/version"
 )
 
-// About is what a daemon tells people of itself, at /statusz, /flagz and /configz.
+// About is what a daemon reports about itself at /statusz, /flagz and /configz.
 type About struct {
 	Name    string
 	Started time.Time
-	Flags   map[string]string // its command line, defaults included
-	Config  map[string]any    // what its configuration file made, by upstream's name for it
-	Paths   []string          // where else it answers
+	Flags   map[string]string // its command line, including defaults
+	Config  map[string]any    // the configuration from its file, by upstream's name
+	Paths   []string          // other paths that it serves
 }
 
 const notForMachines = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility " +
 	"guarantees and is for debugging purposes only.\n"
 
-// isPage reports whether a path is one of those that tell what a daemon is and how it was started.
+// isPage reports whether a path is one of the pages about the daemon, or for profiling.
 func isPage(path string) bool {
 	return path == "/statusz" || path == "/flagz" || path == "/configz" || path == "/debug/pprof" ||
 		strings.HasPrefix(path, "/debug/pprof/")
 }
 
-// Pages serves /statusz and /flagz, /configz where there is a configuration, and with profiling /debug/pprof. Who may
-// ask is for the caller to decide.
+// Pages serves /statusz and /flagz, /configz if there is a configuration, and /debug/pprof if profiling is set. The
+// caller is responsible for access control.
 func (e Env) Pages(profiling bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /statusz", e.About.status)
@@ -55,8 +55,8 @@ func (e Env) Pages(profiling bool) http.Handler {
 	return mux
 }
 
-// Local serves the health endpoints and /metrics, and to who asks at a loopback address /statusz and /flagz: for
-// daemons that do not know who asks.
+// Local serves the health endpoints and /metrics. It serves /statusz and /flagz only at loopback addresses. It is for
+// daemons that do not authenticate clients.
 func (e Env) Local() http.Handler {
 	open, pages := e.Handler(), e.Pages(false)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +121,7 @@ func (a *About) configuration(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// page writes one of the pages as text or, for who asks for that, as an object of config.k8s.io.
+// page writes a page as text, or as an object of config.k8s.io if the client asks for that.
 func (a *About) page(w http.ResponseWriter, r *http.Request, kind string, object map[string]any, text func()) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	accept := header.Joined(r.Header, "Accept")

@@ -52,7 +52,7 @@ func TestADaemonTellsWhatItIsAndHowItWasStarted(t *testing.T) {
 	}
 }
 
-// word is an API server that knows a token, and lets those of system:monitoring read all but profiles.
+// word implements Judge for an API server that lets members of system:monitoring read everything except profiles.
 type word struct{}
 
 // Token implements Judge.
@@ -74,8 +74,8 @@ func (word) May(_ context.Context, user api.User, path string) (bool, error) {
 	return user.InGroup("system:monitoring"), nil
 }
 
-// What a daemon tells of itself, its metrics among it, is for those whom the API server lets read it, and for nobody
-// else of the many whom the cluster's CA knows; profiles are for administrators.
+// The pages about a daemon and its metrics are only for clients that the API server authorizes. Other certificates of
+// the cluster's CA are not enough. Profiles are for administrators only.
 func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	ca, err := certs.NewCA("test", 0, now)
@@ -102,7 +102,7 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.Cert)
 	ask := func(path, group, token string) int {
-		config := &tls.Config{InsecureSkipVerify: true} // who answers is not the question
+		config := &tls.Config{InsecureSkipVerify: true} // the server's certificate does not matter here
 		if group != "" {
 			pair, err := certs.Issue(
 				ca,
@@ -163,8 +163,7 @@ func TestPagesAreForAdministratorsAndMonitoring(t *testing.T) {
 	}
 }
 
-// A daemon that serves its metrics for years sees its clients' authority replaced, and believes the new one, and the
-// former no more.
+// A daemon that serves metrics accepts a new client authority, and no longer the old one, without a restart.
 func TestWhoReadsMetricsIsJudgedByTheAuthoritiesThatThereAre(t *testing.T) {
 	now := time.Now()
 	first, second := newAuthority(t, now), newAuthority(t, now)

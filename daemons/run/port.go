@@ -11,15 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ports that FreePort chooses among: above those of kube-ingress' Gateways, below those of Services.
+// Range from which FreePort chooses: above the ports of kube-ingress's Gateways and below those of Services.
 const (
 	firstFree = 21000
 	lastFree  = 29999
 )
 
-// FreePort returns a port of 127.0.0.1 that nobody listens on, for a process that is started later. It is none of those
-// that the kernel gives to connections by itself, for any of these could have it by then, unless this machine's kernel
-// gives them all.
+// FreePort returns an unused port of 127.0.0.1 for a process that starts later. It avoids the kernel's range of
+// ephemeral ports, since any of those may be taken by then, unless that range covers everything.
 func FreePort() (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A port that is free stays free, however many connections are made before it is used.
+// A free port stays free, however many connections are made before it is used.
 func TestAFreePortIsNoConnections(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

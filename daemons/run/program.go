@@ -9,24 +9,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseProgram lets go of the pages of the program itself that this process has looked at: most of them were
-// needed for the start alone, and count as its memory for ever. They stay in the system's cache as long as there is
-// room, from where those that are needed again come back, sixteen at a time, at the cost of a fault.
+// releaseProgram releases the resident pages of the program file. Most of them were needed only for the start, and
+// would count as the process's memory for ever. They stay in the page cache while there is room. A page that is needed
+// again causes a fault, which maps sixteen pages.
 func releaseProgram() {
 	for _, m := range program() {
-		// An error means that they stay.
+		// After an error the pages stay.
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
 	}
 }
 
-// mapping is a part of this process's address space.
+// mapping is a range of this process's address space.
 type mapping struct{ start, end uintptr }
 
-// program returns where the program's file is mapped and nothing was ever written: dropping that loses nothing.
+// program returns the mappings of the program file that were never written to. Dropping those loses nothing.
 func program() []mapping {
 	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {
-		return nil // not a system that has this
+		return nil // the system does not provide it
 	}
 	file, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -36,7 +36,7 @@ func program() []mapping {
 	return clean(bufio.NewScanner(file), path)
 }
 
-// clean reads of a process's mappings those that show the file as it is.
+// clean returns the mappings of a file whose pages were not modified.
 func clean(lines *bufio.Scanner, path string) (found []mapping) {
 	candidate := false
 	for lines.Scan() {
@@ -46,7 +46,7 @@ func clean(lines *bufio.Scanner, path string) (found []mapping) {
 		}
 		name, isField := strings.CutSuffix(fields[0], ":")
 		switch {
-		case !isField: // START-END PERMISSIONS OFFSET DEVICE INODE PATH
+		case !isField: // the form is START-END PERMISSIONS OFFSET DEVICE INODE PATH
 			candidate = false
 			m, ok := parseRange(fields[0])
 			if ok && len(fields) >= 6 && strings.Join(fields[5:], " ") == path && len(fields[1]) == 4 &&
@@ -56,7 +56,7 @@ func clean(lines *bufio.Scanner, path string) (found []mapping) {
 				found = append(found, m)
 			}
 		case candidate && name == "Anonymous" && fields[1] != "0":
-			// Somebody wrote there before it was made read-only: a copy is all that there is.
+			// The mapping was written to before it was made read-only, and the file does not contain those changes.
 			candidate = false
 			found = found[:len(found)-1]
 		}

@@ -5,10 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// Rest is what is done when the process comes to rest, before memory is given back to the system: work that
-// makes more of it free, and that is better not done while there is something else to do.
+// Rest holds work to do when the process becomes idle, before memory is returned to the system. Such work frees more
+// memory, and should not run while there is other work.
 type Rest struct {
-	// Most is the highest percentage by which the heap may grow between two collections of garbage; zero means 400.
+	// Most is the maximum percentage by which the heap may grow between two garbage collections. Zero means 400.
 	Most int
 
 	mu  sync.Mutex
@@ -17,11 +17,11 @@ type Rest struct {
 	dense atomic.Bool
 }
 
-// Dense has a large heap grow by less between two collections. It is for a process that reads much once and then holds
-// it: what lives lies on fewer pages when less garbage came between, and reading costs a little more.
+// Dense makes a large heap grow less between two collections. It is for a process that reads much once and then holds
+// it. Long-lived data then occupies fewer pages, and reading costs a little more.
 func (r *Rest) Dense() { r.dense.Store(true) }
 
-// Add adds f. It may be called whenever the process rests, by one goroutine at a time.
+// Add adds f. It is called whenever the process becomes idle, never concurrently.
 func (r *Rest) Add(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

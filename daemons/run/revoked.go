@@ -13,8 +13,8 @@ import (
 	"clusterctl/certs"
 )
 
-// Revoked is a certificate revocation list in a file that is read again when it
-// changes: what is revoked there is refused within seconds, without a restart.
+// Revoked is a certificate revocation list in a file that is read again when it changes. A certificate that is revoked
+// there is rejected within seconds, without a restart.
 type Revoked struct {
 	file string
 	cas  []string
@@ -24,22 +24,22 @@ type Revoked struct {
 	serials map[string]bool
 	stamp   time.Time
 	looked  time.Time
-	lasting map[*lasting]struct{} // what ends when its certificate is revoked
-	look    *time.Timer           // while there is any
+	lasting map[*lasting]struct{} // contexts to cancel when their certificate is revoked
+	look    *time.Timer           // set while lasting is not empty
 }
 
-// lasting is a connection or an answer that goes on for long.
+// lasting is a connection or response that lasts long.
 type lasting struct {
 	cert *x509.Certificate
 	end  context.CancelCauseFunc
 }
 
-// revokedLookEvery is how often the file is looked at, at most.
+// revokedLookEvery is the minimum time between two checks of the file.
 const revokedLookEvery = 2 * time.Second
 
-// NewRevoked reads the list in file, which the authority in the file ca must have signed; the file may have lists of
-// the authorities in more, too. Without a file nothing is revoked. A list that cannot be read is an error at first, and
-// later leaves the last good one in force.
+// NewRevoked reads the list in file, which the authority in the file ca must have signed. The file may also contain
+// lists of the authorities in more. Without a file, nothing is revoked. An invalid list is an error at first. Later the
+// last valid list stays in use.
 func NewRevoked(file, ca string, log *slog.Logger, more ...string) (*Revoked, error) {
 	r := &Revoked{file: file, cas: append([]string{ca}, more...), log: log}
 	if file == "" {
@@ -80,7 +80,7 @@ func (r *Revoked) load() error {
 	return nil
 }
 
-// Check returns an error when the certificate is revoked.
+// Check returns an error if the certificate is revoked.
 func (r *Revoked) Check(cert *x509.Certificate) error {
 	if r == nil || r.file == "" {
 		return nil
@@ -93,7 +93,8 @@ func (r *Revoked) Check(cert *x509.Certificate) error {
 	return r.judge(cert)
 }
 
-// lookAgain reads the list when it has changed, and ends what lasts by a certificate that is revoked now. mu is held.
+// lookAgain reads the list if it has changed, and cancels what uses a certificate that is now revoked. The caller holds
+// r.mu.
 func (r *Revoked) lookAgain() {
 	before := r.stamp
 	if err := r.load(); err != nil {
@@ -120,8 +121,8 @@ func (r *Revoked) judge(cert *x509.Certificate) error {
 	return nil
 }
 
-// While returns a context that ends when the certificate is revoked: for what lasts longer than
-// one question, a watch or a stream. The caller calls stop when it is over.
+// While returns a context that ends when the certificate is revoked. It is for watches and streams, which outlast one
+// check. The caller calls stop when they end.
 func (r *Revoked) While(ctx context.Context, cert *x509.Certificate) (_ context.Context, stop context.CancelFunc) {
 	if r == nil || r.file == "" {
 		return ctx, func() {}
@@ -149,7 +150,7 @@ func (r *Revoked) While(ctx context.Context, cert *x509.Certificate) (_ context.
 	}
 }
 
-// tick looks at the list for as long as something lasts.
+// tick checks the list while there are lasting entries.
 func (r *Revoked) tick() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +162,7 @@ func (r *Revoked) tick() {
 	r.look.Reset(revokedLookEvery)
 }
 
-// verify is for tls.Config.VerifyConnection: it refuses the handshake of who is revoked.
+// verify is for tls.Config.VerifyConnection. It rejects handshakes with a revoked certificate.
 func (r *Revoked) verify(state tls.ConnectionState) error {
 	for _, c := range state.PeerCertificates {
 		if err := r.Check(c); err != nil {

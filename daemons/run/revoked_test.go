@@ -13,7 +13,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: what was begun with a certificate that is then revoked ends within seconds, what others began goes on.
+// What uses a revoked certificate ends within seconds, and everything else continues.
+// Proves S12.
 func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRevocations(t)
@@ -25,7 +26,7 @@ func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 		}
 		ends, stopEnds := revoked.While(t.Context(), lost)
 		lasts, stopLasts := revoked.While(t.Context(), kept)
-		<-time.After(10 * time.Second) // of the bubble's clock
+		<-time.After(10 * time.Second) // fake time of synctest
 		if ends.Err() != nil || lasts.Err() != nil {
 			t.Fatalf("nothing is revoked, and yet they end: %v, %v", context.Cause(ends), context.Cause(lasts))
 		}
@@ -58,7 +59,7 @@ func TestWhatLastsEndsWhenItsCertificateIsRevoked(t *testing.T) {
 	})
 }
 
-// revocations is a revocation list of an authority.
+// revocations is an authority with a revocation list.
 type revocations struct {
 	t        *testing.T
 	ca, file string
@@ -91,7 +92,7 @@ func (l *revocations) leaf(name string) *x509.Certificate {
 	return cert
 }
 
-// write writes the list as if at a time, since a file system tells times apart less well than a test.
+// write writes the list with a modification time, because a file system's timestamps are too coarse for a test.
 func (l *revocations) write(at time.Time, revoked ...*x509.Certificate) {
 	l.t.Helper()
 	var entries []certs.Revoked

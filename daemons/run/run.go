@@ -1,6 +1,5 @@
-// Package run is what every daemon has in common as a process: /livez, /readyz,
-// /healthz and /metrics, the word to systemd that it is ready and alive, and a
-// stop that lets requests finish. What a daemon does is its own package's.
+// Package run contains what all daemons have in common as processes: /livez, /readyz, /healthz and /metrics,
+// notifications to systemd, and a graceful stop.
 package run
 
 import (
@@ -23,19 +22,18 @@ import (
 	"clusterctl/daemons/run/watchdog"
 )
 
-// Env is what a daemon is started with. Several daemons may run in one process,
-// each with an Env of its own.
+// Env is a daemon's environment. Several daemons may run in one process, each with its own Env.
 type Env struct {
 	Log     *slog.Logger         // required
 	Metrics *prometheus.Registry // required; the daemon registers its collectors here
 	Health  *Health              // required
-	Rest    *Rest                // required; what the daemon tidies up when it has nothing to do
-	About   *About               // required; what the daemon tells of itself
+	Rest    *Rest                // required; work for when the daemon is idle
+	About   *About               // required; what the daemon reports about itself
 	// MoreMetrics maps paths below /metrics to additional metrics. They have the same access control as /metrics.
 	MoreMetrics map[string]http.Handler
 }
 
-// NewEnv returns an Env with nothing registered but the process' own metrics.
+// NewEnv returns an Env in which only the process's own metrics are registered.
 func NewEnv(log *slog.Logger) Env {
 	metrics := prometheus.NewRegistry()
 	metrics.MustRegister(
@@ -47,7 +45,7 @@ func NewEnv(log *slog.Logger) Env {
 	return Env{Log: log, Metrics: metrics, Health: &Health{}, Rest: &Rest{}, About: &About{Started: time.Now()}}
 }
 
-// A Check returns nil when what it looks at is well. It must not block.
+// Check returns nil if what it checks is healthy. It must not block.
 type Check func() error
 
 // Health is the set of checks behind a daemon's health endpoints.
@@ -56,20 +54,19 @@ type Health struct {
 	live  map[string]Check
 	ready map[string]Check
 	told  map[string]Check
-	said  map[string]string // why checks failed when last asked
+	said  map[string]string // by name: why a check failed last
 
 	once   sync.Once
 	counts *slis
 }
 
-// Live adds a check to /livez, /healthz and /readyz: when it fails, only a restart helps.
+// Live adds a check to /livez, /healthz and /readyz. If it fails, only a restart helps.
 func (h *Health) Live(name string, c Check) { h.add(&h.live, name, c) }
 
-// Ready adds a check to /readyz: while it fails, the daemon should not be asked.
+// Ready adds a check to /readyz. While it fails, the daemon should not get requests.
 func (h *Health) Ready(name string, c Check) { h.add(&h.ready, name, c) }
 
-// Tell adds a check that is answered by its name alone, at /readyz/NAME: while it fails, the
-// daemon is as well as ever.
+// Tell adds a check that is served only under its own name, at /readyz/NAME. It does not affect the daemon's health.
 func (h *Health) Tell(name string, c Check) { h.add(&h.told, name, c) }
 
 func (h *Health) add(m *map[string]Check, name string, c Check) {
@@ -81,8 +78,8 @@ func (h *Health) add(m *map[string]Check, name string, c Check) {
 	(*m)[name] = c
 }
 
-// Err returns the first failure among the live checks and, with ready, among
-// the ready ones. Until a daemon has added a ready check it is not ready.
+// Err returns the first failure of the live checks and, if ready, of the ready checks. A daemon without a ready check
+// is not ready.
 func (h *Health) Err(ready bool) error {
 	for _, r := range h.results(ready, "") {
 		if r.err != nil {
@@ -97,14 +94,14 @@ type result struct {
 	err  error
 }
 
-// results are those of the checks that count, or that of the single one.
+// results returns the results of the checks that count, or only that of single.
 func (h *Health) results(ready bool, single string) []result {
 	h.mu.RLock()
 	checks := map[string]Check{"ping": func() error { return nil }}
 	for n, c := range h.live {
 		checks[n] = c
 	}
-	if ready || single != "" { // a check is answered by its name under every path, also where it does not count
+	if ready || single != "" { // a single check is served under every path, even where it does not count
 		if len(h.ready) == 0 {
 			checks["startup"] = func() error { return fmt.Errorf("still starting") }
 		}
@@ -132,9 +129,8 @@ func (h *Health) results(ready bool, single string) []result {
 	return results
 }
 
-// Handler serves the health endpoints, /metrics and /metrics/slis. A single check is at
-// /livez/NAME; ?verbose lists them all and ?exclude=NAME leaves one out, as upstream.
-// As there, no matter by which method they are asked for.
+// Handler serves the health endpoints, /metrics and /metrics/slis. As in upstream, /livez/NAME is a single check,
+// ?verbose lists all, ?exclude=NAME leaves one out, and any method is accepted.
 func (e Env) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/livez", "/healthz", "/readyz"} {
@@ -149,7 +145,7 @@ func (e Env) Handler() http.Handler {
 	return mux
 }
 
-// note logs why a check fails, once for each reason: who asks without credentials is not told.
+// note logs why a check fails, once for each reason. Clients without credentials do not get the reason.
 func (h *Health) note(r result, log *slog.Logger) {
 	text := ""
 	if r.err != nil {
@@ -228,16 +224,16 @@ func (h *Health) endpoint(path string, ready bool, log *slog.Logger) http.Handle
 	}
 }
 
-// reasons is the key of what says, in a context, whether it is told why a check fails.
+// reasons is the context key for the function that reports whether the client may see why a check fails.
 type reasons struct{}
 
-// TellReasons returns a request that is told why a check fails if may says so when one does. Reasons name addresses and
-// files: they are withheld from everybody else, and the log has them.
+// TellReasons returns a request that gets the reason of a failed check if may returns true. Reasons contain addresses
+// and file names. They are withheld from other clients, and are logged.
 func TellReasons(r *http.Request, may func() bool) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), reasons{}, may))
 }
 
-// single answers about one check.
+// single answers for one check.
 func (h *Health) single(w http.ResponseWriter, r *http.Request, results []result, log *slog.Logger) {
 	if len(results) == 0 {
 		http.NotFound(w, r)
@@ -263,7 +259,7 @@ func Notify(ctx context.Context, h *Health) {
 	}
 	send := func(message string) { _ = manager.Tell(message) }
 	defer send(manager.Stopping)
-	// Readiness is looked at often, since bring-up waits for it.
+	// Check readiness often, since bring-up waits for it.
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for h.Err(true) != nil {

@@ -42,7 +42,7 @@ func TestHealthIsToldAsUpstreamTellsIt(t *testing.T) {
 	}
 }
 
-// The rules of kube-prometheus take a daemon for unreachable that does not serve /metrics/slis.
+// For kube-prometheus's rules, a daemon without /metrics/slis is unreachable.
 func TestHealthChecksAreSeriesFromTheStart(t *testing.T) {
 	env := NewEnv(slog.New(slog.DiscardHandler))
 	var failure error

@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Serve answers on ln with h until ctx ends, then gives open requests grace to
-// finish. A nil tlsConfig serves plain HTTP.
+// Serve serves h on ln until ctx ends, then gives open requests the time grace to finish. If tlsConfig is nil it serves
+// plain HTTP.
 func Serve(
 	ctx context.Context,
 	ln net.Listener,
@@ -30,7 +30,7 @@ func Serve(
 	return ServeWith(ctx, NewServer(h, tlsConfig, log), ln, grace)
 }
 
-// NewServer returns a server with the limits that all of ours have.
+// NewServer returns a server with the limits that all daemons use.
 func NewServer(h http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: h, TLSConfig: tlsConfig,
@@ -40,7 +40,7 @@ func NewServer(h http.Handler, tlsConfig *tls.Config, log *slog.Logger) *http.Se
 	}
 }
 
-// ServeWith is Serve with a server of the caller's.
+// ServeWith is like Serve with the caller's own server.
 func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace time.Duration) error {
 	ln = new(Unidentified).Listen(ln)
 	done := make(chan error, 1)
@@ -67,19 +67,20 @@ func ServeWith(ctx context.Context, server *http.Server, ln net.Listener, grace 
 	return nil
 }
 
-// Judge decides who may read what a daemon tells of itself. The API server's word is got by package client's Judge.
+// Judge decides who may read a daemon's own pages. client.Judge implements it with the API server.
 type Judge interface {
-	// Token returns whose token it is; false if it is nobody's.
+	// Token returns the user of a token. It returns false if the token is not valid.
 	Token(ctx context.Context, token string) (api.User, bool, error)
-	// May says whether a user may get a path.
+	// May reports whether a user may get a path.
 	May(ctx context.Context, user api.User, path string) (bool, error)
 }
 
-// ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without a certificate file it makes a
-// self-signed one, as upstream's daemons do; with port 0 it serves nothing. /metrics and what the daemon tells of
-// itself are for those whom judge lets read the path, by a certificate of clientCAFile or a token, and without
-// clientCAFile metrics are for everybody. Who is of system:masters is let in without asking, also while the API server
-// is away, and nobody else to profiles, where they are served.
+// ServeHealth serves the health endpoints and /metrics over TLS until ctx ends. Without a certificate file it creates a
+// self-signed certificate, as upstream's daemons do. With port 0 it serves nothing.
+//
+// /metrics and the pages about the daemon require authorization by judge, with a certificate of clientCAFile or a
+// token. Without clientCAFile, /metrics is public. Members of system:masters are always authorized, even while the API
+// server is unavailable. Only they may use /debug/pprof, which is served if profiling is set.
 func (e Env) ServeHealth(
 	ctx context.Context,
 	address string,
@@ -106,7 +107,7 @@ func (e Env) ServeHealth(
 	}
 	answer := e.Guarded(clientCAFile != "", profiling, judge)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The handshake may be long ago.
+		// The handshake may have been long ago.
 		if err := revoked.verify(*r.TLS); err != nil {
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
@@ -116,8 +117,8 @@ func (e Env) ServeHealth(
 	return Serve(ctx, ln, handler, tlsConfig, 2*time.Second, e.Log)
 }
 
-// Guarded answers for the health endpoints, /metrics and what the daemon tells of itself, as ServeHealth says. Who asks
-// is whom the verified chains of the connection name, or whose token it is.
+// Guarded serves what ServeHealth describes. The client is identified by the verified chains of the connection, or by a
+// token.
 func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
 	open, pages := e.Handler(), e.Pages(profiling)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -154,12 +155,12 @@ func (e Env) Guarded(metrics, profiling bool, judge Judge) http.Handler {
 	})
 }
 
-// isMetrics reports whether a path is that of metrics, of any kind.
+// isMetrics reports whether a path serves metrics.
 func isMetrics(path string) bool { return path == "/metrics" || strings.HasPrefix(path, "/metrics/") }
 
 var errNobody = errors.New("neither a certificate nor a token says who asks")
 
-// identified is who asks.
+// identified returns the user of a request.
 func identified(r *http.Request, judge Judge) (api.User, error) {
 	if len(r.TLS.VerifiedChains) > 0 {
 		subject := r.TLS.VerifiedChains[0][0].Subject
@@ -182,7 +183,7 @@ func identified(r *http.Request, judge Judge) (api.User, error) {
 	return user, nil
 }
 
-// mayRead says whether somebody may have what he asks for.
+// mayRead reports whether a user may read the requested path.
 func mayRead(r *http.Request, user api.User, judge Judge) (bool, error) {
 	switch {
 	case user.InGroup(api.GroupMasters):
@@ -206,7 +207,7 @@ func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.C
 			return nil, err
 		}
 		cfg.VerifyConnection = revoked.verify
-		// An authority that takes another's place is believed without a restart.
+		// Accept a replaced authority without a restart.
 		cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			now := cfg.Clone()
 			now.ClientCAs = authorities.Pool()
@@ -216,7 +217,8 @@ func serverTLS(certFile, keyFile, clientCAFile string, revoked *Revoked) (*tls.C
 	return cfg, nil
 }
 
-// ServerTLS shows a certificate file, or without one a certificate that is made now.
+// ServerTLS returns a TLS configuration with the certificate in a file, or with a new self-signed certificate if there
+// is no file.
 func ServerTLS(certFile, keyFile string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13}
 	if certFile == "" {
@@ -230,7 +232,7 @@ func ServerTLS(certFile, keyFile string) (*tls.Config, error) {
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	} else {
-		// Read at each handshake: a renewed certificate is used without a restart.
+		// Read it at each handshake, so that a renewed certificate is used without a restart.
 		cfg.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 			return &pair, err

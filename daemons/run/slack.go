@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Slack is how late the system may wake a daemon. While there is work, the monitor of Go's runtime sleeps 20
-// microseconds at a time, and the system's own slack of 50 makes that thousands of times a second: in a server that is
-// called all the time and never for long that is an eighth of all it costs. Nothing in a daemon is in more of a hurry
-// than this.
+// Slack is how late the system may wake up a daemon. While there is work, the monitor thread of Go's runtime sleeps 20
+// microseconds at a time. With the system's default slack of 50 microseconds, that means thousands of wake-ups per
+// second. They make up an eighth of the CPU time of a server with many short requests. Nothing in a daemon needs more
+// precision than this.
 const Slack = 4 * time.Millisecond
 
-// usual is the system's slack, where nobody has set another.
+// usual is the system's default slack.
 const usual = 50 * time.Microsecond
 
 // Slacken sets the timer slack and executes the program again, in the same process, unless the slack was already set,
@@ -41,7 +41,7 @@ func Slacken() error {
 	if slack() != Slack {
 		return errors.New("set the timer slack: it has not changed")
 	}
-	program, err := exec.LookPath(os.Args[0]) // which may be a link, whose name is the process's
+	program, err := exec.LookPath(os.Args[0]) // it may be a link, whose name is the process's name
 	if err != nil {
 		return fmt.Errorf("start over with another timer slack: %w", err)
 	}

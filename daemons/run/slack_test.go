@@ -43,10 +43,10 @@ func deathSignal() (signal int32) {
 	return signal
 }
 
-// started has a process of this test start with a slack, and returns what it says of itself.
+// started starts this test's binary with a slack, and returns what it prints.
 func started(t *testing.T, thread string, with time.Duration) []string {
 	t.Helper()
-	runtime.LockOSThread() // whose slack the process begins with
+	runtime.LockOSThread() // the process inherits the slack of this thread
 	defer runtime.UnlockOSThread()
 	was := slack()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(with), 0, 0, 0); err != nil {
@@ -72,7 +72,7 @@ func TestADaemonIsWokenLessOften(t *testing.T) {
 		said[1] != strings.Replace(said[0], "50µs", "4ms", 1) {
 		t.Errorf("a process says %q", said)
 	}
-	// What its unit says, stays.
+	// A slack that the unit set stays.
 	if said := started(t, "first thread", time.Millisecond); len(said) != 1 ||
 		!strings.Contains(said[0], " has 1ms, ") {
 		t.Errorf("a process whose slack is set says %q", said)

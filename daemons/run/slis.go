@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// slis are the results of health checks as they are served at /metrics/slis, by upstream's names. See
+// slis holds the results of health checks that are served at /metrics/slis, under upstream's names. See
 // https://kubernetes.io/docs/reference/instrumentation/slis/.
 type slis struct {
 	registry *prometheus.Registry
@@ -31,7 +31,7 @@ func newSLIs() *slis {
 	return s
 }
 
-// count takes in the results of the checks of an endpoint, by its name: livez, readyz or healthz.
+// count records the results of the checks of an endpoint, by its name: livez, readyz or healthz.
 func (s *slis) count(endpoint string, results []result) {
 	for _, r := range results {
 		well, status := 1.0, "success"
@@ -55,7 +55,7 @@ func (h *Health) slis() http.Handler {
 	})
 }
 
-// counted returns where the results of the checks are counted.
+// counted returns the metrics of the check results.
 func (h *Health) counted() *slis {
 	h.once.Do(func() { h.counts = newSLIs() })
 	return h.counts

@@ -12,11 +12,11 @@ import (
 	"clusterctl/daemons/run/manager"
 )
 
-// inherited are the sockets that systemd had kept from the process before.
+// inherited returns the sockets that systemd stored for the previous process.
 var inherited = sync.OnceValue(func() []*os.File { return activation.Files(true) })
 
-// Inherited returns the sockets of a name that the process before has given to Keep, in their order. Each is the
-// caller's from now on; a second call has none.
+// Inherited returns the sockets that the previous process stored under name with Keep, in order. The caller owns them.
+// A second call returns none.
 func Inherited(name string) (list []*os.File) {
 	for i, f := range inherited() {
 		if f != nil && f.Name() == name {
@@ -27,8 +27,8 @@ func Inherited(name string) (list []*os.File) {
 	return list
 }
 
-// Keep gives systemd a socket to keep for the process that comes after this one when the unit is restarted or fails:
-// what arrives between the two waits in the socket. It reports whether there is a systemd. The unit must allow it, by
+// Keep stores a socket in systemd for the next process of this unit, after a restart or failure. Data that arrives in
+// between waits in the socket. Keep reports whether there is a service manager. The unit must set
 // FileDescriptorStoreMax.
 func Keep(name string, socket syscall.Conn) (bool, error) {
 	if !manager.There() {
@@ -36,7 +36,7 @@ func Keep(name string, socket syscall.Conn) (bool, error) {
 	}
 	raw, err := socket.SyscallConn()
 	if err == nil {
-		// FDPOLL: an error that is pending on the socket is no reason to drop it.
+		// FDPOLL=0: do not drop the socket because of a pending error.
 		var failed error
 		err = raw.Control(func(fd uintptr) { failed = manager.Tell("FDSTORE=1\nFDPOLL=0\nFDNAME="+name, int(fd)) })
 		err = errors.Join(err, failed)
@@ -47,7 +47,7 @@ func Keep(name string, socket syscall.Conn) (bool, error) {
 	return true, nil
 }
 
-// Drop has systemd close the sockets of a name that it keeps.
+// Drop makes systemd close the stored sockets of a name.
 func Drop(name string) error {
 	if err := manager.Tell("FDSTOREREMOVE=1\nFDNAME=" + name); err != nil {
 		return fmt.Errorf("have the socket %s dropped: %w", name, err)

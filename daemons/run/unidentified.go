@@ -9,32 +9,34 @@ import (
 	"time"
 )
 
-// Unidentified bounds how many connections are served on which nobody has been identified: what they cost is memory
-// that anybody who reaches the port could have a daemon spend. When there are as many as there may be, one that is
-// accepted waits until one of them is identified or ends, or the one that has been served longest has had its time and
-// is closed for it. Clients with credentials are identified by their first request, within milliseconds, and are not
-// counted after that: many that come at once, as after a restart, are served in turn.
+// Unidentified limits the number of served connections whose client has not been identified. Otherwise anybody who
+// reaches the port could make a daemon use memory. At the limit, an accepted connection waits until another is
+// identified or ends. The connection that has been served longest is closed once its Grace has passed.
+//
+// Clients with credentials are identified by their first request, within milliseconds, and do not count after that. If
+// many arrive at once, for example after a restart, they are served in turn.
 type Unidentified struct {
-	Limit int // of connections that are served; zero means 1000. Twice as many wait
-	// for which a connection is served before another gets its place, unless more wait than may; zero means two seconds
+	Limit int // maximum number of served connections; zero means 1000. Twice as many may wait
+	// Grace is how long a connection is served before another may replace it. If too many wait, it is replaced earlier.
+	// Zero means two seconds.
 	Grace time.Duration
 
 	mu      sync.Mutex
-	changed sync.Cond // of what follows; its lock is mu
-	conns   list.List // of *Visitor that are served, oldest first
+	changed sync.Cond // signals changes of the fields below; its lock is mu
+	conns   list.List // served connections as *Visitor, the oldest first
 }
 
-// Visitor is a connection that is counted until its client has been identified.
+// Visitor is a connection that counts until its client is identified.
 type Visitor struct {
 	net.Conn
 	all   *Unidentified
 	once  sync.Once
 	known chan struct{} // closed once the client is identified
-	since time.Time     // when it began to be served
-	place *list.Element // guarded by all.mu; nil when it is not counted
+	since time.Time     // when serving started
+	place *list.Element // guarded by all.mu; nil if it does not count
 }
 
-// Identify says that the client has shown who it is. A nil Visitor is a connection that nobody counts.
+// Identify records that the client is identified. A nil Visitor is a connection that is not counted.
 func (v *Visitor) Identify() {
 	if v != nil {
 		v.once.Do(func() {
@@ -52,14 +54,14 @@ func (v *Visitor) Known() <-chan struct{} {
 	return v.known
 }
 
-// nobody is the channel of connections that nobody counts: they are treated as identified.
+// nobody is a closed channel for connections that are not counted: they are treated as identified.
 var nobody = func() chan struct{} {
 	closed := make(chan struct{})
 	close(closed)
 	return closed
 }()
 
-// Listen returns ln with its connections counted. It accepts until ln is closed.
+// Listen returns a listener that counts the connections of ln. It accepts until ln is closed.
 func (u *Unidentified) Listen(ln net.Listener) net.Listener {
 	u.changed.L = &u.mu
 	l := &counted{Listener: ln, all: u}
@@ -71,11 +73,11 @@ type counted struct {
 	net.Listener
 	all *Unidentified
 
-	waiting list.List // of net.Conn, oldest first; guarded by all.mu, as what follows
-	failed  error     // what accepting has last returned, until it is told
+	waiting list.List // of net.Conn, the oldest first; guarded by all.mu, like failed
+	failed  error     // the last error of accepting, until it is returned
 }
 
-// fetch accepts connections as they come, so that those that wait can be counted.
+// fetch accepts connections as they arrive, so that waiting ones are counted.
 func (l *counted) fetch() {
 	u := l.all
 	for {
@@ -106,7 +108,7 @@ func (l *counted) Accept() (net.Conn, error) {
 		if err := l.failed; err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				for ; l.waiting.Len() > 0; l.waiting.Remove(l.waiting.Front()) {
-					_ = l.waiting.Front().Value.(net.Conn).Close() // nobody serves it
+					_ = l.waiting.Front().Value.(net.Conn).Close() // it will not be served
 				}
 			} else {
 				l.failed = nil
@@ -143,8 +145,8 @@ func (u *Unidentified) limit() int {
 	return u.Limit
 }
 
-// fullFor returns how long there is no place, and makes one when it is none: where there are as many connections as may
-// be served, the oldest is closed when it has had its time, or at once. The lock is held.
+// fullFor returns how long to wait until a connection can be served. At the limit it closes the oldest connection if
+// its grace has passed or if atOnce is set, and returns 0. The caller holds u.mu.
 func (u *Unidentified) fullFor(atOnce bool) time.Duration {
 	if u.conns.Len() < u.limit() {
 		return 0
@@ -157,11 +159,11 @@ func (u *Unidentified) fullFor(atOnce bool) time.Duration {
 		return left
 	}
 	u.drop(oldest)
-	_ = oldest.Conn.Close() // its server finds out
+	_ = oldest.Conn.Close() // its server notices
 	return 0
 }
 
-// drop counts a connection no more. The lock is held.
+// drop stops counting a connection. The caller holds u.mu.
 func (u *Unidentified) drop(v *Visitor) {
 	if v.place != nil {
 		u.conns.Remove(v.place)
@@ -170,7 +172,7 @@ func (u *Unidentified) drop(v *Visitor) {
 	}
 }
 
-// forget is drop with the lock taken.
+// forget is drop with locking.
 func (u *Unidentified) forget(v *Visitor) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -183,12 +185,12 @@ func (v *Visitor) Close() error {
 	return v.Conn.Close()
 }
 
-// NetConn returns the connection below, as tls.Conn does.
+// NetConn returns the underlying connection, as tls.Conn does.
 func (v *Visitor) NetConn() net.Conn { return v.Conn }
 
 type visitorKey struct{}
 
-// connContext is for http.Server: it has the requests of a connection know which one that is.
+// connContext is for http.Server. It stores the Visitor of a connection in the context of its requests.
 func connContext(ctx context.Context, conn net.Conn) context.Context {
 	for {
 		switch c := conn.(type) {
@@ -202,7 +204,8 @@ func connContext(ctx context.Context, conn net.Conn) context.Context {
 	}
 }
 
-// VisitorOf returns the connection that a request came on, by its context; nil if nobody counts it.
+// VisitorOf returns the connection of a request, by the request's context. It returns nil if the connection is not
+// counted.
 func VisitorOf(ctx context.Context) *Visitor {
 	v, _ := ctx.Value(visitorKey{}).(*Visitor)
 	return v

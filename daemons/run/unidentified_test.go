@@ -13,8 +13,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Whoever connects and shows nothing is closed when there are too many of them, the oldest first; who was identified
-// stays.
+// If there are too many unidentified connections, the oldest are closed. Identified ones stay.
 func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -83,8 +82,8 @@ func TestConnectionsOfUnidentifiedClientsAreFewAtATime(t *testing.T) {
 	}
 }
 
-// Clients that all come at the same moment, as after a restart, are all served, in turn: none is closed before it has
-// had time to show who it is.
+// Clients that all connect at once, for example after a restart, are all served in turn. None is closed before it had
+// time to identify itself.
 func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +103,7 @@ func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	conns := make([]net.Conn, 30) // as many as are served and wait
+	conns := make([]net.Conn, 30) // as many as can be served or wait
 	for i := range conns {
 		if conns[i], err = net.Dial("tcp", ln.Addr().String()); err != nil {
 			t.Fatal(err)
@@ -114,7 +113,7 @@ func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, conn := range conns { // the oldest ones first: places are free only when they are identified
+	for i, conn := range conns { // the oldest first: a place becomes free only when a client is identified
 		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatalf("connection %d: %v", i, err)
 		}
@@ -124,7 +123,7 @@ func TestManyClientsAtOnceAreServedInTurn(t *testing.T) {
 	}
 }
 
-// Connections that show nothing hold their places only for a time, and then those that wait get them.
+// Connections without a request hold their places only for a time. Then waiting connections get them.
 func TestWhoWaitsGetsThePlaceOfWhoShowsNothing(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// crowd is a cluster of nodes in three zones with pods on them, of ReplicaSets of 100 each.
+// crowd returns a cluster of nodes in three zones, with pods of ReplicaSets of 100 each.
 func crowd(nodes, pods int, change ...func(*corev1.Pod)) *cluster.Cluster {
 	c := cluster.New()
 	for i := range nodes {
@@ -57,7 +57,7 @@ func ownedBy(set int) func(*corev1.Pod) {
 	}
 }
 
-// apart wants no other pod of its set on its machine, with a label that all carry so that it can hold for many.
+// apart adds an anti-affinity to other pods of the set on the same node.
 func apart(p *corev1.Pod) { near(true, corev1.LabelHostname, p.Labels["app"])(p) }
 
 func together(p *corev1.Pod) { near(false, corev1.LabelTopologyZone, p.Labels["app"])(p) }
@@ -72,8 +72,8 @@ func spreadEvenly(p *corev1.Pod) {
 	}}
 }
 
-// costs reports the CPU that the process has used since, for each turn: elapsed time says little on a machine that
-// others use, too. Garbage is collected as in the daemon.
+// costs reports the CPU time per iteration, because elapsed time means little on a shared machine. Garbage is collected
+// as in the daemon.
 func costs(b *testing.B) (report func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -83,7 +83,7 @@ func costs(b *testing.B) (report func()) {
 		cancel()
 		collector.Wait()
 	})
-	runtime.GC() // what was built before is not the loop's to collect
+	runtime.GC() // do not count garbage from the setup
 	before := used(b)
 	return func() { b.ReportMetric(1000*(used(b)-before).Seconds()/float64(b.N), "cpu-ms/op") }
 }
@@ -97,7 +97,7 @@ func used(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkPlace is the algorithm alone: from a pod object to a node, and the pod counted there.
+// BenchmarkPlace measures the algorithm alone: from a pod object to a node, and counting the pod there.
 func BenchmarkPlace(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{5000, 5000}, {5000, 50000}, {5000, 150000}} {
 		for name, change := range map[string]func(*corev1.Pod){
@@ -122,7 +122,7 @@ func BenchmarkPlace(b *testing.B) {
 					}
 					start = next
 					c.Assume(p, got.Node)
-					if placed = append(placed, p.UID); len(placed) > 2000 { // pods end as others come
+					if placed = append(placed, p.UID); len(placed) > 2000 { // pods end as others arrive
 						c.DropPod(placed[0])
 						placed = placed[1:]
 					}
@@ -134,7 +134,7 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// BenchmarkPreempt makes room on full nodes, where pods keep apart or do not.
+// BenchmarkPreempt measures preemption on full nodes, with and without anti-affinity.
 func BenchmarkPreempt(b *testing.B) {
 	for name, change := range map[string]func(*corev1.Pod){"plain": func(*corev1.Pod) {}, "anti-affinity": apart} {
 		b.Run(name, func(b *testing.B) {
@@ -153,7 +153,7 @@ func BenchmarkPreempt(b *testing.B) {
 	}
 }
 
-// BenchmarkEvent is one event among 50,000 waiting pods of 500 templates, which it does not help.
+// BenchmarkEvent measures one event with 50,000 waiting pods of 500 templates, none of which it helps.
 func BenchmarkEvent(b *testing.B) {
 	s := &scheduler{
 		cluster:  crowd(100, 100),

@@ -18,23 +18,23 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// writeTimeout bounds every write; what is not written by then is tried again.
+// writeTimeout bounds every write. A write that takes longer is tried again.
 const writeTimeout = 15 * time.Second
 
-// binding is a pod on its way to a node.
+// binding is a pod whose node is decided and not written yet.
 type binding struct {
 	it        *item
 	pod       *cluster.Pod
 	node      string
 	began     time.Time
-	until     time.Time // its claims must be bound by then
+	until     time.Time // deadline for its claims to be bound
 	decisions []cluster.Decision
-	written   bool              // the decisions are
-	versions  map[string]string // of the volumes that were given to claims, since they are, by name
+	written   bool              // whether the decisions are written
+	versions  map[string]string // by name: the resource versions of the volumes after they were given to claims
 	devices   devices
 }
 
-// errPodGone says that a pod is gone, or on a node already, so that nobody needs to be told why it was not bound.
+// errPodGone means that a pod is gone or already on a node, so that the failure to bind it need not be reported.
 var errPodGone = errors.New("the pod is gone or on a node already")
 
 // assume counts a pod on a node, and its claims as decided, before the API shows it.
@@ -51,8 +51,7 @@ func (s *scheduler) assume(it *item, search *search, n *cluster.Node, began time
 	return b
 }
 
-// bind writes that a pod goes to a node, when its claims are bound. If it cannot be written, the pod is tried again
-// later.
+// bind writes the pod's node once its claims are bound. If a write fails, the pod is tried again later.
 func (s *scheduler) bind(life context.Context, b *binding) {
 	ctx, cancel := context.WithTimeout(life, writeTimeout)
 	defer cancel()
@@ -91,7 +90,7 @@ func (s *scheduler) bind(life context.Context, b *binding) {
 	if err != nil {
 		s.unreserve(ctx, b)
 		if apierrors.IsNotFound(err) ||
-			apierrors.IsConflict(err) { // it is gone, or somewhere already: the watch says which
+			apierrors.IsConflict(err) { // it is gone or already bound: the watch will show which
 			err = errPodGone
 		} else {
 			err = fmt.Errorf("running Bind plugin %q: %w", "DefaultBinder", err)
@@ -120,8 +119,8 @@ func preBind(plugin string, err error) error {
 	return fmt.Errorf("running PreBind plugin %q: %w", plugin, err)
 }
 
-// expect writes where a pod will go before what it needs there is ready, so that nobody removes the node as unneeded
-// meanwhile.
+// expect writes the expected node before the pod's claims are ready, so that, for example, an autoscaler does not
+// remove the node as unused in between.
 func (s *scheduler) expect(ctx context.Context, b *binding) {
 	if s.queue.promised(b.pod.UID) == b.node {
 		return
@@ -133,7 +132,7 @@ func (s *scheduler) expect(ctx context.Context, b *binding) {
 	}
 }
 
-// fail takes back what was assumed of a pod and says why on the pod, which is tried again.
+// fail reverts what was assumed about a pod, reports the error on the pod and retries it later.
 func (s *scheduler) fail(life context.Context, b *binding, err error) {
 	s.mu.Lock()
 	s.takeBack(b)
@@ -158,7 +157,8 @@ func (s *scheduler) takeBack(b *binding) {
 	s.happened(plugin.Happened{Event: plugin.PodGone, Node: s.cluster.Node(b.node), Pod: b.pod})
 }
 
-// claim writes which volumes the pod's claims get, and where those are made that they have to wait for.
+// claim writes which volumes the pod's claims get, or the selected node for claims whose volumes have yet to be
+// provisioned.
 func (s *scheduler) claim(ctx context.Context, b *binding) error {
 	for _, d := range b.decisions {
 		if d.Volume == nil {
@@ -218,8 +218,8 @@ func (s *scheduler) claim(ctx context.Context, b *binding) error {
 	return nil
 }
 
-// takenBack says why a volume that was given to a claim is not the claim's any more. What the watch shows from before
-// it was given says nothing.
+// takenBack returns an error if a volume that was given to a claim no longer belongs to it. It ignores states of the
+// volume from before it was given.
 func (b *binding) takenBack(d cluster.Decision, volume *cluster.Persistent) error {
 	if volume == nil || volume.DeletionTimestamp != nil {
 		return fmt.Errorf("volume %s is gone", d.Volume.Name)
@@ -235,8 +235,8 @@ func (b *binding) takenBack(d cluster.Decision, volume *cluster.Persistent) erro
 	return nil
 }
 
-// claimsChanged goes on with the pods whose claims are all bound now, and takes back those whose claims went another
-// way.
+// claimsChanged continues the bindings whose claims are all bound now, and fails those whose claims were bound
+// otherwise.
 func (s *scheduler) claimsChanged(ctx context.Context) {
 	type outcome struct {
 		b   *binding
@@ -290,7 +290,7 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 		}
 		volume := known.Volume(claim.Spec.VolumeName)
 		if volume == nil {
-			return false, nil // it comes by another watch
+			return false, nil // another watch will deliver it
 		}
 		if !volume.Reachable(n) {
 			return false, fmt.Errorf("claim %s was bound to a volume that the node does not reach", claim.Name)
@@ -299,7 +299,7 @@ func (s *scheduler) claimsBound(b *binding) (bool, error) {
 	return true, nil
 }
 
-// expire takes back the pods whose claims were not bound in time.
+// expire fails the bindings whose claims were not bound in time.
 func (s *scheduler) expire(ctx context.Context) {
 	var late []*binding
 	s.mu.Lock()
@@ -315,12 +315,12 @@ func (s *scheduler) expire(ctx context.Context) {
 	}
 }
 
-// abandon takes back what is assumed of a pod that is deleted, and ends its wait for its claims.
+// abandon reverts what is assumed about a deleted pod, and ends its wait for its claims.
 func (s *scheduler) abandon(uid types.UID) {
 	if b := s.waiting[uid]; b != nil {
 		delete(s.waiting, uid)
 		s.takeBack(b)
-	} else if p := s.cluster.Pod(uid); p != nil && p.Assumed { // who writes that it is bound will find out
+	} else if p := s.cluster.Pod(uid); p != nil && p.Assumed { // the goroutine that binds it will find out
 		node := p.OnNode()
 		s.cluster.Forget(uid)
 		s.happened(plugin.Happened{Event: plugin.PodGone, Node: node, Pod: p})

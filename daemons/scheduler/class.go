@@ -8,28 +8,28 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// class is equal pods that wait.
+// class holds equal pods that wait.
 type class struct {
 	key      string
 	priority int32
-	oldest   time.Time // member's
+	oldest   time.Time // when its oldest member was added
 	sample   *cluster.Pod
-	members  []*item // that are not being placed, the oldest first; nil where one has left
-	head     int     // no member is before it
+	members  []*item // members not being scheduled, the oldest first; nil where a member has left
+	head     int     // all entries before it are nil
 	live     int
-	flying   int // being placed
+	flying   int // number of members being scheduled
 
 	at       where
-	index    int // in its heap, or among the parked ones
-	refusals int // in a row
+	index    int // position in its heap or list of parked classes
+	refusals int // consecutive refusals
 	until    time.Time
-	since    time.Time // parked
+	since    time.Time // when it was parked
 	wakes    plugin.Event
 	refusal  *refusal
 	known    verdicts
 }
 
-// tidy keeps a class in the part of the queue where it belongs after a member has left.
+// tidy moves a class to the right part of the queue after a member has left.
 func (q *queue) tidy(c *class) {
 	for c.head < len(c.members) && c.members[c.head] == nil {
 		c.head++
@@ -75,14 +75,14 @@ func (q *queue) unplace(c *class) {
 	c.at = idle
 }
 
-// park has a class wait for the events that may help it.
+// park makes a class wait for events that may help it.
 func (q *queue) park(c *class) {
 	c.at, c.index = inParked, len(q.parked[c.wakes])
 	q.parked[c.wakes] = append(q.parked[c.wakes], c)
 }
 
-// classHeap has the highest priority first and of equals the one whose oldest member waits longest; or, by time, the
-// earliest end of back-off.
+// classHeap orders classes by priority, and those of equal priority by their oldest member. For back-off, it orders
+// them by the end of their back-off.
 type classHeap []*class
 
 func (h classHeap) Len() int { return len(h) }
@@ -97,10 +97,10 @@ func (h classHeap) Less(i, j int) bool {
 }
 func (h classHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i]; h[i].index, h[j].index = i, j }
 
-// Push and Pop are the heap's.
+// Push implements heap.Interface.
 func (h *classHeap) Push(x any) { c := x.(*class); c.index = len(*h); *h = append(*h, c) }
 
-// Pop takes the last.
+// Pop implements heap.Interface.
 func (h *classHeap) Pop() any {
 	old := *h
 	c := old[len(old)-1]
@@ -109,7 +109,7 @@ func (h *classHeap) Pop() any {
 	return c
 }
 
-// lengths are how many pods are in each part, for metrics.
+// lengths returns the number of pods in each part of the queue, for metrics.
 func (q *queue) lengths() (active, backoff, parked, gated int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,17 +17,18 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// devices is what becomes of a pod's claims of devices when it goes to a node.
+// devices holds what has to be written about a pod's ResourceClaims.
 type devices struct {
-	claims    []*resourcev1.ResourceClaim // that are reserved for the pod
-	allocated []*device.Allocation        // of these, those that get their devices
-	special   *plugin.Special             // the last of them, when the pod's extended resources are devices on the node
-	created   *resourcev1.ResourceClaim   // the object that was made for it
-	err       error                       // they could not be had after all
+	claims    []*resourcev1.ResourceClaim // claims to reserve for the pod
+	allocated []*device.Allocation        // those of the claims that get devices
+	// the last of the claims, if the node provides the pod's extended resources as devices
+	special *plugin.Special
+	created *resourcev1.ResourceClaim // the object that was created for special
+	err     error                     // why the devices are not available after all
 }
 
-// assumeDevices decides on the devices of a pod's claims, and counts them as allocated. The filters have just found
-// that the node will do.
+// assumeDevices selects the devices for a pod's claims and counts them as allocated. The filters have just accepted the
+// node.
 func (s *scheduler) assumeDevices(task *plugin.Task, n *cluster.Node) devices {
 	claims, refused := plugin.ClaimsOf(task)
 	if refused != nil {
@@ -52,11 +53,11 @@ func (s *scheduler) assumeDevices(task *plugin.Task, n *cluster.Node) devices {
 	return out
 }
 
-// conflictsBorne is how often a claim is read again after somebody else has written it.
+// conflictsBorne is the maximum number of times that a claim is read again after a conflict.
 const conflictsBorne = 5
 
-// reserve writes what the claims of a pod get, and that they are reserved for it. Its writes are bounded by ctx; life
-// bounds the reads that find out what became of a write whose answer was lost.
+// reserve writes the allocations of a pod's claims and reserves them for the pod. ctx bounds the writes. life bounds
+// the reads that determine the outcome of a write whose answer was lost.
 func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 	if b.devices.err != nil {
 		return b.devices.err
@@ -102,7 +103,7 @@ func (s *scheduler) reserve(ctx, life context.Context, b *binding) error {
 	return s.tellSpecial(ctx, b)
 }
 
-// reserved changes a claim's status to what it should be, with devices if it gets them now.
+// reserved updates a claim's status: it reserves the claim for the pod, and sets the allocation if result is not nil.
 func reserved(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.AllocationResult) error {
 	switch {
 	case c.DeletionTimestamp != nil && !plugin.ReservedFor(c, pod.UID):
@@ -130,8 +131,8 @@ func reserved(c *resourcev1.ResourceClaim, pod *cluster.Pod, result *resourcev1.
 	return nil
 }
 
-// updateClaim reads a claim, has it changed, and writes its status. A claim that gets devices has the finalizer that
-// keeps it until they are free.
+// updateClaim applies change to a claim and writes its status, repeating it with a fresh object after conflicts. A
+// claim that gets devices gets a finalizer, which holds it until they are free.
 func (s *scheduler) updateClaim(
 	ctx context.Context,
 	claim *resourcev1.ResourceClaim,
@@ -152,7 +153,7 @@ func (s *scheduler) updateClaim(
 		before := now.DeepCopy()
 		if err := change(now); err != nil {
 			if tries == 0 {
-				continue // what was watched may be old
+				continue // the cached claim may be stale
 			}
 			return nil, err
 		}
@@ -185,8 +186,8 @@ func (s *scheduler) writeClaim(
 	return written, err
 }
 
-// unreserve takes back that claims are reserved for a pod that was not bound after all. Those that have devices keep
-// them: the pod is tried again.
+// unreserve removes a pod's reservations after it could not be bound. Allocated claims retain their devices, since the
+// pod is tried again.
 func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 	if len(b.devices.claims) == 0 {
 		return
@@ -194,7 +195,7 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 	ctx, cancel := context.WithTimeout(
 		context.WithoutCancel(ctx),
 		writeTimeout,
-	) // what has failed may be that there was no time left
+	) // the failure may be that ctx has expired
 	defer cancel()
 	for _, claim := range b.devices.claims {
 		if claim == b.devices.created {
@@ -202,7 +203,7 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 			continue
 		}
 		if b.devices.special != nil && claim == b.devices.special.Claim {
-			continue // no object was made of it
+			continue // its object was not created
 		}
 		_, err := s.updateClaim(ctx, claim, func(c *resourcev1.ResourceClaim) error {
 			if !plugin.ReservedFor(c, b.pod.UID) {
@@ -230,7 +231,8 @@ func (s *scheduler) unreserve(ctx context.Context, b *binding) {
 
 var errNothingToDo = errors.New("nothing to do")
 
-// stuck returns a claim of a pod whose devices cannot be used where the pod may go, and that no other pod uses.
+// stuck returns a claim of the pod whose devices cannot be used on the nodes that would fit, and that no other pod
+// uses.
 func stuck(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	if len(task.Pod.Devices) == 0 || p.Refusals[plugin.DevicesElsewhere] == 0 {
 		return nil
@@ -249,7 +251,7 @@ func stuck(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	return nil
 }
 
-// deallocate frees the devices of a claim, so that its pod may get others elsewhere.
+// deallocate frees the devices of a claim, so that its pod can get others elsewhere.
 func (s *scheduler) deallocate(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
 	if claim == nil {
 		return
@@ -257,7 +259,7 @@ func (s *scheduler) deallocate(ctx context.Context, pod *cluster.Pod, claim *res
 	s.binds.Go(func() error {
 		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 		defer cancel()
-		freed := claim.DeepCopy() // as it was looked at: a newer one may be in use
+		freed := claim.DeepCopy() // the version that was checked: a newer one may be in use
 		freed.Status.ReservedFor, freed.Status.Allocation, freed.Status.Devices = nil, nil, nil
 		_, err := s.api.ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, freed, metav1.UpdateOptions{})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -302,7 +304,7 @@ func (s *scheduler) deviceGone(obj any) {
 		what.Claim, what.Freed = c.Namespace+"/"+c.Name, true
 	}
 	if c, ok := obj.(*resourcev1.DeviceClass); ok {
-		what.Extended = extendedNames(c) // another class may have the name now
+		what.Extended = extendedNames(c) // another class may provide the resource now
 	}
 	s.cluster.Devices.Drop(obj)
 	s.happened(what)

@@ -13,12 +13,12 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// unknownOutcome is the error of a write that may have been carried out: its answer was lost, or came too late.
+// unknownOutcome is the error of a write that may have been carried out: its answer was lost or late.
 type unknownOutcome struct{ error }
 
 func (u *unknownOutcome) Unwrap() error { return u.error }
 
-// refused says whether the API server answered that it did not carry out a write.
+// refused reports whether the API server answered that it did not carry out a write.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -28,8 +28,8 @@ func refused(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
-// absent says whether an error is the API server's word that a claim is not there. Any other 404 says nothing about it,
-// and devices that are taken for free go to others.
+// absent reports whether an error is the API server's answer that exactly this claim does not exist. Any other 404
+// proves nothing. Devices that are wrongly considered free would be allocated twice.
 func absent(err error, claim *resourcev1.ResourceClaim) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) || !errors.As(err, &status) {
@@ -39,11 +39,11 @@ func absent(err error, claim *resourcev1.ResourceClaim) bool {
 	return details != nil && details.Kind == "resourceclaims" && details.Name == claim.Name
 }
 
-// settleEvery is the pause between two reads of a claim whose allocation is in doubt.
+// settleEvery is the interval between reads of a claim whose allocation is in doubt.
 const settleEvery = time.Second
 
-// settle reads a claim until it is known whether its devices were written. They stay in use until then. A claim without
-// devices is believed only after writeTimeout, because a write whose answer was lost may still be on its way.
+// settle reads a claim until it is known whether its allocation was written. The devices stay in use until then. A
+// claim without an allocation counts as an answer only after writeTimeout, because a delayed write may still arrive.
 func (s *scheduler) settle(ctx context.Context, claim *resourcev1.ResourceClaim) {
 	for began := time.Now(); ; {
 		s.mu.Lock()
@@ -60,7 +60,8 @@ func (s *scheduler) settle(ctx context.Context, claim *resourcev1.ResourceClaim)
 	}
 }
 
-// settled reads a claim once, and says whether that ended the doubt. late: no write of it can be on its way any more.
+// settled reads a claim once, and reports whether the doubt has ended. late reports that no write of the claim can
+// arrive any more.
 func (s *scheduler) settled(ctx context.Context, claim *resourcev1.ResourceClaim, late bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// preempt deletes the victims, which may take their grace period, and withdraws the nominations of less important pods
-// on the node.
+// preempt deletes the victims, which may use their grace period, and removes the nominations of lower-priority pods on
+// the node.
 func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption) {
 	if p.Node == nil {
 		return
@@ -51,8 +51,8 @@ func (s *scheduler) preempt(ctx context.Context, pod *cluster.Pod, p Preemption)
 	}
 }
 
-// evict marks a victim and deletes it. It reports whether the victim is gone, or will be. One that cannot be marked
-// stays: its owner would take its end for a failure of its own.
+// evict marks a victim and deletes it. It reports whether the victim is gone or will be. A victim that cannot be marked
+// is not deleted: its owner would count the deletion as a failure.
 func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string) bool {
 	if v.DeletionTimestamp != nil {
 		return true
@@ -66,7 +66,7 @@ func (s *scheduler) evict(ctx context.Context, pod, v *cluster.Pod, node string)
 		), LastTransitionTime: metav1.Time{Time: s.now()},
 	}
 	if err := s.patchStatus(ctx, v, map[string]any{"conditions": []corev1.PodCondition{condition}}); err != nil {
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, and another may have its name
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another pod has its name
 			return true
 		}
 		s.log.Warn("mark victim of preemption", "pod", v.Key(), "error", err)

@@ -18,8 +18,8 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// createSpecial makes an object of the claim for a pod's extended resources. What the claim gets is counted for the
-// object from now on.
+// createSpecial creates the claim object for a pod's extended resources. From then on, the allocation counts for that
+// object.
 func (s *scheduler) createSpecial(ctx context.Context, b *binding) (*resourcev1.ResourceClaim, error) {
 	decided := b.devices.special.Claim
 	claim := decided.DeepCopy()
@@ -40,8 +40,8 @@ func (s *scheduler) createSpecial(ctx context.Context, b *binding) (*resourcev1.
 	return created, nil
 }
 
-// tellSpecial writes into a pod's status which claim was made for its extended resources, and what of it each container
-// gets; or that none was, if the status names one of an earlier try.
+// tellSpecial writes to a pod's status which claim was created for its extended resources, and what each container
+// gets. If none was created and the status names one of an earlier attempt, it removes that.
 func (s *scheduler) tellSpecial(ctx context.Context, b *binding) error {
 	var told *corev1.PodExtendedResourceClaimStatus
 	if b.devices.created != nil {
@@ -67,8 +67,8 @@ func (s *scheduler) tellSpecial(ctx context.Context, b *binding) error {
 	return nil
 }
 
-// awaitShown reads a claim that was created here until the watch has shown it. One that the API has no more before that
-// is never shown, and its devices are free.
+// awaitShown reads a claim that was created here until the watch shows it. If the claim is deleted before that, the
+// watch never shows it, so its devices are released.
 func (s *scheduler) awaitShown(ctx context.Context, claim *resourcev1.ResourceClaim) {
 	for {
 		select {
@@ -96,8 +96,8 @@ func (s *scheduler) awaitShown(ctx context.Context, claim *resourcev1.ResourceCl
 	}
 }
 
-// discard deletes the claim that an earlier try has made for a pod's extended resources, so that the pod can be tried
-// again. Its equals need not wait for that.
+// discard deletes the claim that an earlier attempt created for a pod's extended resources, so that the pod can be
+// tried again. Equal pods need not wait for that.
 func (s *scheduler) discard(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
 	if claim == nil {
 		return
@@ -111,8 +111,8 @@ func (s *scheduler) discard(ctx context.Context, pod *cluster.Pod, claim *resour
 	})
 }
 
-// setAside has a pod that was refused wait by itself, and its equals be tried at once: why it was refused does not
-// concern them.
+// setAside moves a refused pod to a class of its own and lets equal pods be tried at once: the reason for its refusal
+// does not apply to them.
 func (q *queue) setAside(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +144,7 @@ func (q *queue) setAside(uid types.UID) {
 	}
 }
 
-// deleteSpecial deletes the claim for a pod's extended resources, and what keeps it. Nobody else uses it.
+// deleteSpecial deletes the claim for a pod's extended resources and its finalizer. No other pod uses it.
 func (s *scheduler) deleteSpecial(ctx context.Context, pod *cluster.Pod, claim *resourcev1.ResourceClaim) {
 	api := s.api.ResourceV1().ResourceClaims(claim.Namespace)
 	remove := func() error {
@@ -177,7 +177,7 @@ func (s *scheduler) deleteSpecial(ctx context.Context, pod *cluster.Pod, claim *
 	}
 }
 
-// leftOver is the claim of an earlier try, if that is why a pod could not be placed.
+// leftOver returns the claim of an earlier attempt if it prevented the pod from being scheduled.
 func leftOver(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	if p.Refusals[plugin.ClaimLeftOver] == 0 {
 		return nil
@@ -185,7 +185,7 @@ func leftOver(task *plugin.Task, p Placement) *resourcev1.ResourceClaim {
 	return task.Devices.Made(task.Pod)
 }
 
-// extendedNames are the resources that a class stands for.
+// extendedNames returns the extended resources that a class provides.
 func extendedNames(c *resourcev1.DeviceClass) []string {
 	if c == nil {
 		return nil

@@ -23,7 +23,7 @@ import (
 
 const gpus = "example.com/gpu"
 
-// gpuClass stands for an extended resource.
+// gpuClass returns a class that may provide an extended resource.
 func gpuClass(name string, resource *string) *resourcev1.DeviceClass {
 	return &resourcev1.DeviceClass{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -34,7 +34,7 @@ func gpuClass(name string, resource *string) *resourcev1.DeviceClass {
 	}
 }
 
-// gpusOf is what a driver tells of a node.
+// gpusOf returns the slice of a node's driver.
 func gpusOf(node string, count int) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: "gpus-" + node},
@@ -48,7 +48,7 @@ func gpusOf(node string, count int) *resourcev1.ResourceSlice {
 	return s
 }
 
-// named has the fake API give claims the names and UIDs that the real one would.
+// named makes the fake API set names and UIDs of claims, as the real one does.
 func named(api *fake.Clientset) {
 	made := 0
 	react(api, "create", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -107,7 +107,7 @@ func TestAnExtendedResourceOfAClassIsHadAsDevices(t *testing.T) {
 				m.RequestName != "container-0-request-0" {
 				t.Errorf("the pod is told %v of %v", m, c.Spec.Devices.Requests)
 			}
-			// One device is left, which two pods want.
+			// One device is left, and two pods want it.
 			create(t, api, pod("q", asks(name, "2")))
 			wait(t, event(api, "FailedScheduling", "cannot allocate all claims"))
 			create(t, api, pod("r", asks(name, "1")))
@@ -136,7 +136,7 @@ func TestANodeThatHasTheResourceItselfNeedsNoDevices(t *testing.T) {
 	if told := get(t, api, "p").Status.ExtendedResourceClaimStatus; told != nil {
 		t.Errorf("the pod is told %v", told)
 	}
-	create(t, api, pod("q", asks(gpus, "1"))) // and none is had beside what the node says
+	create(t, api, pod("q", asks(gpus, "1"))) // no devices are used in addition to the node's own amount
 	wait(t, event(api, "FailedScheduling", "Insufficient example.com/gpu"))
 }
 
@@ -180,8 +180,7 @@ func TestAClaimOfAnEarlierTryIsDeletedBeforeThePodIsPlaced(t *testing.T) {
 	wait(t, event(api, "FailedScheduling", "0/1 nodes are available: 1 cannot schedule extended resource claim."))
 }
 
-// A claim of an earlier try is one pod's alone: others of the same kind, before it and after it, are placed while it
-// cannot be deleted.
+// A claim of an earlier attempt affects only its own pod. Equal pods are scheduled while it cannot be deleted.
 func TestAClaimOfAnEarlierTryKeepsNoOtherPodFromBeingPlaced(t *testing.T) {
 	p := pod("p", asks(gpus, "1"))
 	old := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old", UID: "uid-old",
@@ -269,7 +268,7 @@ func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 	for _, r := range claims(t, api)[0].Spec.Devices.Requests {
 		requests = append(requests, fmt.Sprint(r.Name, " ", r.Exactly.Count))
 	}
-	// late needs 5 beside the one of the sidecar, and the main container's two are free until it has ended.
+	// late needs 5 besides the sidecar's one, and the main container's two are free until late has ended.
 	if want := []string{"container-1-request-1 1", "container-2-request-1 3", "container-3-request-1 2"}; !slices.Equal(
 		requests,
 		want,
@@ -290,7 +289,7 @@ func TestContainersThatEndFirstUseTheDevicesOfThoseAfterThem(t *testing.T) {
 	}
 }
 
-// The filter by resources can be told to ignore one; where nobody has it, devices of another do not help.
+// The resource filter can be configured to ignore a resource. If no node has it, devices do not provide it either.
 func TestAResourceThatIsIgnoredAndThatNobodyHasIsNotHadAsDevices(t *testing.T) {
 	settings, err := profile.Parse(
 		[]byte(`{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// metrics have upstream's names.
+// metrics holds the scheduler's metrics, under upstream's names.
 type metrics struct {
 	attempts    *prometheus.CounterVec
 	duration    *prometheus.HistogramVec
@@ -23,7 +23,7 @@ type metrics struct {
 	preemptions prometheus.Counter
 	victims     prometheus.Histogram
 	incoming    *prometheus.CounterVec
-	scheduler   atomic.Pointer[scheduler] // whose queue is shown
+	scheduler   atomic.Pointer[scheduler] // the scheduler whose queue is reported
 }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
@@ -83,7 +83,7 @@ func (m *metrics) attempt(result, profile string, took time.Duration) {
 	m.duration.WithLabelValues(result, profile).Observe(took.Seconds())
 }
 
-// What brings pods into a part of the queue besides what happens in the cluster, by upstream's names.
+// Events that move pods to a part of the queue, other than events of the cluster, by upstream's names.
 const (
 	attemptFailed   = "ScheduleAttemptFailure"
 	backoffComplete = "BackoffComplete"
@@ -94,7 +94,7 @@ const (
 	gatesOpened     = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
 )
 
-// updated is what has changed of a pod without a node that has become one of another class.
+// updated returns what has changed of a pod that moved to another class.
 func updated(was, is *cluster.Pod) string {
 	switch {
 	case !maps.Equal(was.Labels, is.Labels):
@@ -107,14 +107,14 @@ func updated(was, is *cluster.Pod) string {
 	return "UnschedulablePodUpdate"
 }
 
-// entered counts pods that come into a part of the queue.
+// entered counts pods that enter a part of the queue.
 func (m *metrics) entered(part, event string, pods int) {
 	m.incoming.WithLabelValues(part, event).Add(float64(pods))
 }
 
 func (m *metrics) decided(took time.Duration) { m.algorithm.Observe(took.Seconds()) }
 
-// bound counts a pod that has its node.
+// bound counts a pod that was bound.
 func (m *metrics) bound(attempts int, took time.Duration) {
 	label := manyAttempts
 	if attempts < 15 {
@@ -124,19 +124,19 @@ func (m *metrics) bound(attempts int, took time.Duration) {
 	m.tries.Observe(float64(attempts))
 }
 
-// manyAttempts bounds the values of the label attempts.
+// manyAttempts is the largest value of the label attempts.
 const manyAttempts = "15+"
 
-// pendingPods counts when it is asked, so that the queue need not.
+// pendingPods counts pods at each scrape, so that the queue need not.
 type pendingPods struct {
 	m    *metrics
 	desc *prometheus.Desc
 }
 
-// Describe and Collect make it a collector.
+// Describe implements prometheus.Collector.
 func (p pendingPods) Describe(ch chan<- *prometheus.Desc) { ch <- p.desc }
 
-// Collect counts the pods in each part of the queue.
+// Collect implements prometheus.Collector. It counts the pods in each part of the queue.
 func (p pendingPods) Collect(ch chan<- prometheus.Metric) {
 	s := p.m.scheduler.Load()
 	if s == nil {

@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// Dashboards sort what brings pods back by these names.
+// Dashboards use these names of events.
 func TestWhatBringsAPodBackHasUpstreamsName(t *testing.T) {
 	cpu := func(amount string) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(amount) }
@@ -114,7 +114,7 @@ func TestObjectsThatHelpPodsAreNamedAsUpstreamNamesThem(t *testing.T) {
 	}
 }
 
-// What the API shows of events is what it shows of those of upstream's scheduler.
+// The events equal those of upstream's scheduler.
 func TestEventsSayWhatWasBeingDoneS17(t *testing.T) {
 	api := start(
 		t,
@@ -146,7 +146,7 @@ func TestEventsSayWhatWasBeingDoneS17(t *testing.T) {
 	}
 }
 
-// Somebody holds a pod that is to go by a finalizer: it takes no room any more.
+// A finalizer holds a deleted pod, which takes no resources any more.
 func TestAPodThatIsBeingDeletedIsNotScheduled(t *testing.T) {
 	api := start(t, node("n1"), pod("running", on("n1"), asks("cpu", "3")), pod("going", asks("cpu", "3")))
 	wait(t, event(api, "FailedScheduling", "Insufficient cpu"))
@@ -170,7 +170,7 @@ func TestAPodThatIsBeingDeletedIsNotScheduled(t *testing.T) {
 	}
 }
 
-// A pod that was deleted between its turn and its placing is left alone.
+// A pod that is deleted after it was taken from the queue is not scheduled.
 func TestAPodThatGoesWhenItsTurnHasComeTakesNoRoom(t *testing.T) {
 	s := still(t)
 	s.sees(node("n1"), pod("p"))
@@ -185,7 +185,7 @@ func TestAPodThatGoesWhenItsTurnHasComeTakesNoRoom(t *testing.T) {
 	}
 }
 
-// A volume that was given to a claim, and taken back by somebody, is given again: nobody waits for what will not come.
+// If another client takes a volume back from a claim, the pod does not wait for it and is tried again.
 func TestAPodWhoseVolumeIsTakenBackIsTriedAgain(t *testing.T) {
 	api := start(t)
 	version := 10
@@ -235,7 +235,7 @@ func TestAPodWhoseVolumeIsTakenBackIsTriedAgain(t *testing.T) {
 	wait(t, isGiven)
 }
 
-// numbered has objects that are written get a new version each.
+// numbered gives written objects a new resource version.
 func numbered(version *int) clienttesting.ReactionFunc {
 	return func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if update, ok := action.(clienttesting.UpdateAction); ok {

@@ -35,7 +35,7 @@ func promisedNode(t *testing.T, api *fake.Clientset, pod, node string) func() er
 	}
 }
 
-// told returns when a pod's condition PodScheduled is false for a reason and with a part of a message.
+// told returns a condition that is met when a pod's PodScheduled is false with a reason and a part of the message.
 func told(t *testing.T, api *fake.Clientset, pod, reason, message string) func() error {
 	return func() error {
 		for _, c := range get(t, api, pod).Status.Conditions {
@@ -48,7 +48,7 @@ func told(t *testing.T, api *fake.Clientset, pod, reason, message string) func()
 	}
 }
 
-// A nomination that came to nothing would keep the node's room from others for ever.
+// A nomination that leads to nothing would reserve the node's resources for ever.
 func TestANominationEndsWhenPreemptionHelpsNoMore(t *testing.T) {
 	api := start(
 		t,
@@ -119,7 +119,7 @@ func TestAPodIsToldWhereOthersMakeRoom(t *testing.T) {
 	)
 }
 
-// waitingClaim is a claim that is provisioned where its pod goes, and its class.
+// waitingClaim returns a claim with its class, whose volume is provisioned on the pod's node.
 func waitingClaim() []runtime.Object {
 	mode, class := storagev1.VolumeBindingWaitForFirstConsumer, "late"
 	return []runtime.Object{
@@ -146,7 +146,7 @@ func uses(claim string) func(*corev1.Pod) {
 	}
 }
 
-// Autoscalers keep a node that a pod waits for volumes on.
+// An autoscaler must not remove a node on which a pod waits for volumes.
 func TestAPodWhoseVolumesAreMadeIsNominatedMeanwhile(t *testing.T) {
 	api := start(t, append(waitingClaim(), node("n1"), pod("p", uses("data")))...)
 	wait(t, promisedNode(t, api, "p", "n1"))
@@ -154,7 +154,7 @@ func TestAPodWhoseVolumesAreMadeIsNominatedMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim.ResourceVersion = "9" // the provisioner gives up: it takes the node back
+	claim.ResourceVersion = "9" // the provisioner gives up and removes the selected node
 	delete(claim.Annotations, "volume.kubernetes.io/selected-node")
 	wait(t, func() error {
 		now, err := api.CoreV1().
@@ -190,7 +190,7 @@ func TestAPodThatCannotBeBoundIsToldOfTheError(t *testing.T) {
 	wait(t, event(api, "FailedScheduling", why))
 }
 
-// What is longer than events may be is cut in the event, and whole in the condition.
+// A message that is too long is cut in the event, and complete in the condition.
 func TestLongReasonsAreCutInEvents(t *testing.T) {
 	name := strings.Repeat("a", 1200)
 	api := start(t, node("n1"), pod("p", uses(name)))
@@ -212,7 +212,7 @@ func TestLongReasonsAreCutInEvents(t *testing.T) {
 	})
 }
 
-// Events are their scheduler's, by the name of its profile.
+// Events name the scheduler of their profile.
 func TestEventsNameTheProfile(t *testing.T) {
 	settings := profile.DefaultSettings()
 	second := profile.Default()
@@ -231,11 +231,11 @@ func TestEventsNameTheProfile(t *testing.T) {
 	}
 }
 
-// A victim that could not be marked is not deleted: its owner would take its end for a failure of its own.
+// A victim that could not be marked is not deleted, because its owner would count the deletion as a failure.
 func TestAVictimIsDeletedOnlyWithItsMark(t *testing.T) {
 	api := start(t, node("n1"), pod("lesser", on("n1"), asks("cpu", "4"), func(p *corev1.Pod) { p.Generation = 3 }))
 	var marks []string
-	deleted := -1 // after so many marks
+	deleted := -1 // number of marks before it was deleted; -1 if it was not
 	react(api, "patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		patch, ok := action.(clienttesting.PatchAction)
 		if !ok || patch.GetName() != "lesser" {
@@ -259,7 +259,8 @@ func TestAVictimIsDeletedOnlyWithItsMark(t *testing.T) {
 	}
 }
 
-// twenty nodes: half of them are cordoned, the others full of pods of priorities that fall from one to the next.
+// twenty returns a cluster of 20 nodes. Half of them are cordoned. The others are full of pods with descending
+// priorities.
 func twenty() *cluster.Cluster {
 	var nodes []*corev1.Node
 	var pods []*corev1.Pod
@@ -271,7 +272,7 @@ func twenty() *cluster.Cluster {
 	return filled(nodes, pods...)
 }
 
-// The share is of the nodes that may do, and the search goes on until one is found that breaks no budget.
+// The percentage refers to the nodes that may fit. The search continues until a candidate violates no budget.
 func TestPreemptionLooksAtAShareOfTheNodesThatMayDo(t *testing.T) {
 	by := profile.Default()
 	by.Preempt = profile.Preempting{Percent: 20}
@@ -316,7 +317,7 @@ func TestReasonsWhyPreemptionDoesNotHelpAreSorted(t *testing.T) {
 	}
 }
 
-// still makes a scheduler that does not run: a test hands it what its watches would, and tries the pods.
+// still returns a scheduler that does not run. Tests pass events and schedule pods themselves.
 func still(t *testing.T) *scheduler {
 	t.Helper()
 	m, err := newMetrics(prometheus.NewRegistry())

@@ -17,7 +17,7 @@ import (
 	"clusterctl/tests/oracle"
 )
 
-// worlds is how many random clusters are compared: few each time the tests run, all by `make oracle`.
+// worlds returns how many random clusters are compared: few in normal test runs, more with `make oracle`.
 func worlds(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("WORLDS"))
 	if err != nil || n <= 0 {
@@ -27,7 +27,7 @@ func worlds(t *testing.T) int {
 	return n
 }
 
-// scene is a random cluster as the scheduler knows it.
+// scene is a random cluster with the scheduler's model of it.
 type scene struct {
 	*oracle.World
 	cluster *cluster.Cluster
@@ -109,7 +109,7 @@ func newScene(w *oracle.World) (*scene, error) {
 	return s, nil
 }
 
-// take takes in a pod as the watches do.
+// take adds or updates a pod as the watches do.
 func (s *scene) take(pod *corev1.Pod) {
 	p := cluster.NewPod(pod, s.shapes)
 	switch {
@@ -124,7 +124,7 @@ func (s *scene) take(pod *corev1.Pod) {
 	}
 }
 
-// agree compares what the scheduler says of every node with what the oracle does.
+// agree compares the scheduler's result for every node with the oracle's.
 func (s *scene) agree(pod *corev1.Pod) error {
 	search := newSearch(s.profile, s.cluster, cluster.NewPod(pod, s.shapes), nil)
 	verdicts := s.Judge(pod)
@@ -209,7 +209,7 @@ func (s *scene) agreeOnScores(search *search, fit []*cluster.Node, verdicts []or
 }
 
 func (s *scene) agreeOnPreemption(pod *corev1.Pod, search *search, placement Placement) error {
-	ordered := *s.World // of equally good nodes, it is the first one that is looked at
+	ordered := *s.World // of equal nodes, the first one in search order is used
 	ordered.Nodes = nil
 	for _, n := range s.cluster.Nodes() {
 		for _, o := range s.World.Nodes {
@@ -265,11 +265,11 @@ func TestPlacesAreTheOraclesS16(t *testing.T) {
 	}
 }
 
-// change is an event: it changes the world and the scheduler's cluster.
+// change applies an event to the world and to the scheduler's model.
 func (s *scene) change(t *rapid.T, i int) {
 	choose := func(label string, n int) int { return rapid.IntRange(0, n-1).Draw(t, label) }
 	switch choose("what", 10) {
-	case 0: // a node changes its labels and taints for another's, and back
+	case 0: // a node gets the labels and taints of another
 		a, b := s.Nodes[choose("node", len(s.Nodes))], s.Nodes[choose("other node", len(s.Nodes))]
 		n := a.DeepCopy()
 		n.Labels, n.Spec.Taints, n.Spec.Unschedulable = maps.Clone(b.Labels), b.Spec.Taints, b.Spec.Unschedulable
@@ -312,7 +312,7 @@ func (s *scene) change(t *rapid.T, i int) {
 			}
 		}
 		s.cluster.SetNamespace(ns.Name, ns.Labels)
-	case 6: // a driver has more or less left, or tells nothing any more
+	case 6: // a driver's capacity changes, or is not reported any more
 		if len(s.Capacities) > 0 {
 			j := choose("capacity", len(s.Capacities))
 			s.cluster.Storage.Drop(s.Capacities[j])
@@ -330,13 +330,13 @@ func (s *scene) change(t *rapid.T, i int) {
 			s.cluster.Storage.Drop(s.Attachments[j])
 			s.Attachments = slices.Delete(slices.Clone(s.Attachments), j, j+1)
 		}
-	case 8: // a class of devices goes
+	case 8: // a device class is deleted
 		if len(s.DeviceClasses) > 0 {
 			j := choose("class", len(s.DeviceClasses))
 			s.cluster.Devices.Drop(s.DeviceClasses[j])
 			s.DeviceClasses = slices.Delete(slices.Clone(s.DeviceClasses), j, j+1)
 		}
-	case 9: // a claim of devices goes
+	case 9: // a ResourceClaim is deleted
 		if len(s.DeviceClaims) > 0 {
 			j := choose("claim", len(s.DeviceClaims))
 			s.cluster.Devices.Drop(s.DeviceClaims[j])
@@ -345,7 +345,7 @@ func (s *scene) change(t *rapid.T, i int) {
 	}
 }
 
-// scenes draws a cluster, events, and the pods that are placed between them.
+// The test draws a cluster, events, and pods that are scheduled between them.
 func TestCountersNeverDriftByEventsS16(t *testing.T) {
 	failed := ""
 	story := rapid.Custom(func(t *rapid.T) string {

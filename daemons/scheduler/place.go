@@ -11,17 +11,17 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// Placement is where a pod should go, or why it can go nowhere.
+// Placement is the node for a pod, or the reasons why none fits.
 type Placement struct {
-	Node *cluster.Node // nil: nowhere
+	Node *cluster.Node // nil if no node fits
 
-	Nodes      int                     // how many there are
-	Everywhere *plugin.Refusal         // that was given for all of them at once
-	Refusals   map[*plugin.Refusal]int // how many nodes each was given for
-	Open       []*cluster.Node         // refused, but might do if pods were removed; nil when there is a node
+	Nodes      int                     // number of nodes
+	Everywhere *plugin.Refusal         // refusal for all nodes at once
+	Refusals   map[*plugin.Refusal]int // by refusal: number of nodes
+	Open       []*cluster.Node         // refused, but might fit if pods were removed; nil if there is a node
 }
 
-// lists are as long as a cluster has nodes, and are used for one search after the other.
+// lists holds slices with an entry per node, which are reused between searches.
 type lists struct {
 	fit, open []*cluster.Node
 	points    []int64
@@ -29,17 +29,17 @@ type lists struct {
 
 var spare = sync.Pool{New: func() any { return new(lists) }}
 
-// search is the work of finding a node for one pod.
+// search finds a node for one pod.
 type search struct {
 	profile    *profile.Profile
 	task       *plugin.Task
 	everywhere *plugin.Refusal
-	nodeOnly   []plugin.Check // that depend on the node object alone
+	nodeOnly   []plugin.Check // checks that depend only on the node object
 	checks     []plugin.Check
 	known      *verdicts
 }
 
-// verdicts are what the checks of node objects alone have said for pods of one shape.
+// verdicts caches the results of checks that depend only on the node object, for pods of one shape.
 type verdicts struct {
 	epoch   []uint64
 	refusal []*plugin.Refusal
@@ -72,7 +72,7 @@ func newSearch(by *profile.Profile, c *cluster.Cluster, pod *cluster.Pod, known 
 	return s
 }
 
-// filter asks whether a node will do as it is now.
+// filter returns why a node does not fit in its present state, or nil.
 func (s *search) filter(n *cluster.Node) *plugin.Refusal {
 	if r := s.object(n); r != nil {
 		return r
@@ -85,9 +85,9 @@ func (s *search) filter(n *cluster.Node) *plugin.Refusal {
 	return nil
 }
 
-// object asks what depends on the node object alone, once for each that it becomes.
+// object runs the checks that depend only on the node object, once for each version of it.
 func (s *search) object(n *cluster.Node) *plugin.Refusal {
-	if s.task.Pod.OnlyNamed { // nobody else asks about so few nodes again
+	if s.task.Pod.OnlyNamed { // not worth caching for so few nodes
 		return s.ask(n)
 	}
 	v := s.known
@@ -112,8 +112,8 @@ func (s *search) ask(n *cluster.Node) *plugin.Refusal {
 	return nil
 }
 
-// judge asks whether a node will do with the pods of the same or a higher priority that are promised it, for they will
-// come, and without them, for they may not.
+// judge returns why a node does not fit, or nil. It checks the node with its nominated pods of the same or a higher
+// priority, since they will come, and without them, since they may not.
 func (s *search) judge(n *cluster.Node) *plugin.Refusal {
 	if len(n.Nominated) == 0 {
 		return s.filter(n)
@@ -138,8 +138,8 @@ func (s *search) judge(n *cluster.Node) *plugin.Refusal {
 	return r
 }
 
-// place chooses a node: the filters leave those that will do, the scores choose among them, and of equals it is the one
-// that comes first from start. It returns where the next search should begin.
+// place selects a node: filters determine the nodes that fit, and scores select among them. Of equal nodes it takes the
+// first one counted from start. It returns where the next search should start.
 func (s *search) place(start int) (Placement, int) {
 	nodes := s.task.Nodes()
 	p := Placement{Nodes: len(nodes)}
@@ -151,7 +151,7 @@ func (s *search) place(start int) (Placement, int) {
 		return p, 0
 	}
 	if nominated := s.task.Node(s.task.Pod.Nominated); nominated != nil && s.judge(nominated) == nil {
-		p.Node = nominated // others made room there for it
+		p.Node = nominated // preemption has made room there for it
 		return p, start
 	}
 	if s.task.Pod.OnlyNamed {
@@ -173,17 +173,17 @@ func (s *search) place(start int) (Placement, int) {
 		}
 	}
 	p.Node = s.best(fit, use)
-	use.fit, use.open = fit, nil // who finds nothing goes on with the open ones
+	use.fit, use.open = fit, nil // if no node fits, the caller uses p.Open
 	if p.Node != nil {
 		use.open, p.Open = p.Open, nil
 	}
 	if looked == len(nodes) {
-		looked = 1 // all were looked at, but not always in the same order
+		looked = 1 // all were checked; shift the order by one for the next search
 	}
 	return p, (start + looked) % len(nodes)
 }
 
-// placeNamed looks at the nodes alone that the pod's required affinity names.
+// placeNamed checks only the nodes that the pod's required affinity names.
 func (s *search) placeNamed(p Placement) Placement {
 	var fit []*cluster.Node
 	looked := map[*cluster.Node]bool{}
@@ -220,10 +220,10 @@ func (p *Placement) refuse(n *cluster.Node, r *plugin.Refusal) {
 	}
 }
 
-// In a large cluster it is enough to choose among some: looking at all would cost more than the best place is worth.
+// In a large cluster, it suffices to choose among some nodes: checking all would cost more than the best node is worth.
 const (
 	lookAtAll = 100
-	atLeast   = 5 // percent
+	atLeast   = 5 // percent of the nodes
 )
 
 func enoughNodes(nodes, percent int) int {
@@ -254,8 +254,8 @@ func (s *search) best(fit []*cluster.Node, use *lists) *cluster.Node {
 	return fit[top]
 }
 
-// scores rates nodes that will do, in points, which has two places for each of them; each, if not nil, is told what
-// every plugin gave.
+// scores returns the total score of each node in fit. points provides memory for two numbers per node. each, if not
+// nil, is called with the scores of every plugin.
 func (s *search) scores(fit []*cluster.Node, points []int64, each func(name string, scores []int64)) []int64 {
 	total, scores := points[:len(fit)], points[len(fit):]
 	clear(total)
@@ -280,7 +280,7 @@ func (s *search) scores(fit []*cluster.Node, points []int64, each func(name stri
 	return total
 }
 
-// Plugins are those that refused, each once.
+// Plugins returns the names of the plugins that refused, each once.
 func (p *Placement) Plugins() []string {
 	var out []string
 	if p.Everywhere != nil {
@@ -295,7 +295,7 @@ func (p *Placement) Plugins() []string {
 	return out
 }
 
-// Explain says why no node would do, as kubectl describe shows it.
+// Explain returns why no node fits, in the form that kubectl describe shows.
 func (p *Placement) Explain() string {
 	if p.Nodes == 0 {
 		return "no nodes available to schedule pods"
@@ -306,7 +306,7 @@ func (p *Placement) Explain() string {
 	return explain(p.Nodes, p.Refusals)
 }
 
-// explain says of so many nodes for how many each reason holds.
+// explain returns a message with the number of nodes for each reason.
 func explain(nodes int, refusals map[*plugin.Refusal]int) string {
 	counts := map[string]int{}
 	for r, n := range refusals {

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// node makes a node of 4 cores and 8 GiB for 10 pods.
+// node returns a node with 4 cores and 8 GiB for 10 pods.
 func node(name string, change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
 	n.Status.Allocatable = corev1.ResourceList{
@@ -33,7 +33,7 @@ func node(name string, change ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-// pod makes a pod that asks for nothing.
+// pod returns a pod without requests.
 func pod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,7 +111,7 @@ var shapes = cluster.NewShapes()
 
 func seen(p *corev1.Pod) *cluster.Pod { return cluster.NewPod(p, shapes) }
 
-// filled is a cluster with nodes and pods, as the watches fill it.
+// filled returns a cluster with nodes and pods.
 func filled(nodes []*corev1.Node, pods ...*corev1.Pod) *cluster.Cluster {
 	c := cluster.New()
 	for _, n := range nodes {
@@ -139,7 +139,7 @@ func TestPlacementS16(t *testing.T) {
 		nodes []*corev1.Node
 		pods  []*corev1.Pod
 		pod   *corev1.Pod
-		node  string // where it goes; empty: nowhere
+		node  string // the selected node; empty if none fits
 		why   string
 	}{
 		"no nodes": {nil, nil, pod("p"), "", "no nodes available to schedule pods"},
@@ -247,8 +247,7 @@ func TestPlacementS16(t *testing.T) {
 	}
 }
 
-// However pods come and go, and whatever is assumed, taken back or nominated, the sum of requests on a node never
-// exceeds what it has.
+// Whatever is added, assumed, reverted or nominated, the requests on a node never exceed its allocatable resources.
 func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := cluster.New()
@@ -262,10 +261,10 @@ func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
 				name := rapid.SampledFrom(slices.Sorted(maps.Keys(placed))).Draw(t, "pod")
 				p := placed[name]
 				switch {
-				case what == 0: // it ends
+				case what == 0: // the pod ends
 					c.DropPod(p.UID)
 					delete(placed, name)
-				case rapid.Bool().Draw(t, "fails"): // its binding fails, if it is not confirmed
+				case rapid.Bool().Draw(t, "fails"): // its binding fails, unless it is confirmed
 					if c.Pod(p.UID).Assumed {
 						delete(placed, name)
 					}

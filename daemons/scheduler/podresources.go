@@ -35,7 +35,7 @@ var (
 	)
 )
 
-// podResourceMetrics serves them.
+// podResourceMetrics returns the handler that serves podResources.
 func podResourceMetrics(m *metrics) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(podResources{m}); err != nil {
@@ -66,7 +66,7 @@ func (p podResources) Collect(to chan<- prometheus.Metric) {
 	s.mu.Unlock()
 	seen := make(map[types.UID]bool, len(pods))
 	for i, pod := range pods {
-		if seen[pod.UID] { // placed, and not yet out of the queue
+		if seen[pod.UID] { // bound, and not removed from the queue yet
 			continue
 		}
 		seen[pod.UID] = true

@@ -13,20 +13,19 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// Preemption is the pods that must go from a node for a more important one.
+// Preemption is the result of looking for pods to remove for a more important one.
 type Preemption struct {
-	Node    *cluster.Node // nil: it would not help
+	Node    *cluster.Node // nil if preemption does not help
 	Victims []*cluster.Pod
-	Reason  string // when it would not help
-	// Hopeless says that no preemption helps, so that there is nothing to wait for on a node that is promised to the
-	// pod.
+	Reason  string // why preemption does not help
+	// Hopeless reports that no preemption helps, so that the pod need not keep its nominated node.
 	Hopeless bool
 }
 
-// budgets are the disruption budgets by namespace and name.
+// budgets holds the PodDisruptionBudgets by namespace and name.
 type budgets map[string]map[string]*budget
 
-// budget is a disruption budget.
+// budget is a PodDisruptionBudget.
 type budget struct {
 	selector  labels.Selector
 	allowed   int32
@@ -50,8 +49,8 @@ func (b budgets) drop(o *policyv1.PodDisruptionBudget) {
 	}
 }
 
-// preempt chooses the node on which the least harm makes room for the pod: fewest broken disruption budgets, then the
-// least important victims, the fewest, and those that have run for the shortest time. refused is what place said.
+// preempt selects the node on which preemption does the least harm. The criteria are: fewest violated disruption
+// budgets, least important victims, fewest victims, shortest run time. refused is the result of place.
 func (s *search) preempt(refused Placement, known budgets) Preemption {
 	pod := s.task.Pod
 	switch {
@@ -76,11 +75,11 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 			breaking++
 		}
 		if best.node == nil || c.compare(&best) < 0 && (c.broken == 0 || breaking <= enough) {
-			c.victims = append(best.victims[:0], c.victims...) // those of the next node come where these are
+			c.victims = append(best.victims[:0], c.victims...) // swap the buffers: the next node reuses the old one
 			best = c
 		}
 		if found++; found >= enough && best.broken == 0 {
-			break // one that breaks a disruption budget is taken only when all others do
+			break // a candidate that violates a disruption budget is taken only if all others do too
 		}
 	}
 	if best.node != nil {
@@ -92,13 +91,14 @@ func (s *search) preempt(refused Placement, known budgets) Preemption {
 	return Preemption{Hopeless: true, Reason: explain(refused.Nodes, hopeless)}
 }
 
-// Why preemption does not help on a node, besides what refuses the pod even when all less important ones are gone.
+// Reasons why preemption does not help on a node, other than what refuses the pod even without all lower-priority pods.
 var (
 	noVictims  = &plugin.Refusal{Reasons: []string{"No preemption victims found for incoming pod"}}
 	notHelpful = &plugin.Refusal{Reasons: []string{"Preemption is not helpful for scheduling"}}
 )
 
-// leaving says whether pods are going already from the node that is promised to the pod, if it might do at all.
+// leaving reports whether preempted pods are still being deleted on the pod's nominated node, provided that the node
+// can fit at all.
 func (s *search) leaving() bool {
 	n := s.task.Node(s.task.Pod.Nominated)
 	if n == nil {
@@ -121,20 +121,20 @@ func (s *search) leaving() bool {
 	)
 }
 
-// scratch is lists that are filled anew for each node which is tried.
+// scratch holds lists that are reused for each node.
 type scratch struct{ lower, order, gone []*cluster.Pod }
 
-// sacrifice is what one node would cost.
+// sacrifice holds the cost of preemption on one node.
 type sacrifice struct {
-	node    *cluster.Node   // nil: it would not help
+	node    *cluster.Node   // nil if preemption does not help
 	victims []*cluster.Pod  // the most important first
 	broken  int             // victims that a disruption budget protects
-	why     *plugin.Refusal // when it would not help
+	why     *plugin.Refusal // why preemption does not help
 }
 
-// sacrificeOn takes all less important pods off a node and puts back, those first that budgets protect and the more
-// important first, who can stay. It would not help when even that makes no room, or nobody has to go. The victims are
-// in try until it is used again.
+// sacrificeOn removes all lower-priority pods from a node temporarily, and puts back those that can stay. Pods that
+// budgets protect are put back first, then more important ones. Preemption does not help if the pod does not fit even
+// then, or if no pod has to go. The victims share memory with try until the next call.
 func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) sacrifice {
 	lower := try.lower[:0]
 	for _, p := range n.Pods {
@@ -181,13 +181,14 @@ func (s *search) sacrificeOn(n *cluster.Node, known budgets, try *scratch) sacri
 	return sacrifice{node: n, victims: gone, broken: broken}
 }
 
-// importance orders pods by priority, then by who runs longer.
+// importance orders pods by descending priority, then by start time, the earliest first.
 func importance(a, b *cluster.Pod) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Started, b.Started), cmp.Compare(a.UID, b.UID))
 }
 
-// protected orders pods so that those come first which cannot be spared by their disruption budgets, when those before
-// them have gone, and says how many these are. Pods whose eviction a budget has counted already do not count again.
+// protected moves the pods whose removal would violate a disruption budget to the front, and returns their number. It
+// assumes that the pods before them in the list are removed. Pods that a budget already counts as disrupted do not
+// count again.
 func (b budgets) protected(pods, order []*cluster.Pod) ([]*cluster.Pod, int) {
 	if len(b) == 0 {
 		return append(order, pods...), 0
@@ -218,7 +219,7 @@ func (b budgets) protected(pods, order []*cluster.Pod) ([]*cluster.Pod, int) {
 	return append(order, others...), len(order)
 }
 
-// compare is negative when c does less harm than o.
+// compare returns a negative number if c does less harm than o.
 func (c *sacrifice) compare(o *sacrifice) int {
 	return cmp.Or(
 		cmp.Compare(c.broken, o.broken),
@@ -229,7 +230,7 @@ func (c *sacrifice) compare(o *sacrifice) int {
 	)
 }
 
-// sum is of the victims' priorities, each made positive, so that fewer are better.
+// sum returns the sum of the victims' priorities, each shifted to be positive, so that fewer victims are better.
 func (c *sacrifice) sum() int64 {
 	var sum int64
 	for _, v := range c.victims {

@@ -6,7 +6,7 @@ import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// promise notes that room is being made for a pod, which then waits by itself, or that none is made any more.
+// promise records the nominated node of a pod that is being scheduled, or that it has none any more.
 func (q *queue) promise(it *item, promised *cluster.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -15,7 +15,7 @@ func (q *queue) promise(it *item, promised *cluster.Pod) {
 	}
 }
 
-// unpromise takes that back.
+// unpromise removes a pod's nominated node.
 func (q *queue) unpromise(p *cluster.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -34,7 +34,7 @@ func (q *queue) unpromise(p *cluster.Pod) {
 	q.join(it)
 }
 
-// shown notes which node the API shows as promised to a pod.
+// shown records the nominated node that the API shows for a pod.
 func (q *queue) shown(uid types.UID, node string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -43,7 +43,7 @@ func (q *queue) shown(uid types.UID, node string) {
 	}
 }
 
-// promised is the node that the API shows as promised to a pod.
+// promised returns the nominated node that the API shows for a pod.
 func (q *queue) promised(uid types.UID) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -53,15 +53,16 @@ func (q *queue) promised(uid types.UID) string {
 	return ""
 }
 
-// hold keeps a pod that is being placed from being tried again until letGo: its victims are there still, and others
-// would be chosen.
+// hold prevents further attempts for a pod that is being scheduled until letGo is called. While its victims still
+// exist, another attempt would select different ones.
 func (q *queue) hold(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held[uid] = false
 }
 
-// letGo ends hold. The pod is tried again when an event came meanwhile, or when none may come: anew.
+// letGo reverts hold. The pod is tried again if an event arrived in between, or if anew is set because no event may
+// follow.
 func (q *queue) letGo(uid types.UID, anew bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -73,9 +74,9 @@ func (q *queue) letGo(uid types.UID, anew bool) {
 	}
 }
 
-// holds says whether a class is a pod that is held, and notes that an event came for it.
+// holds reports whether a class is a held pod. If so, it records that an event arrived for it.
 func (q *queue) holds(c *class) bool {
-	uid := types.UID(c.key) // a pod that is promised a node is a class of its own
+	uid := types.UID(c.key) // a nominated pod has a class of its own
 	if _, held := q.held[uid]; held {
 		q.held[uid] = true
 		return true

@@ -13,11 +13,11 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// A pod that no event has brought back is tried again all the same.
+// parkedLimit is how long a pod waits for an event before it is tried again anyway.
 const parkedLimit = 5 * time.Minute
 
-// queue holds the pods that have no node, by classes of pods between which scheduling makes no difference: when one is
-// refused, all are, and an event that may help is looked at once for all of them.
+// queue holds the pods without a node, in classes of pods that the scheduler cannot distinguish. If one is refused, all
+// are, and an event is checked once for all of them.
 type queue struct {
 	now   func() time.Time
 	first time.Duration // back-off after the first refusal
@@ -27,27 +27,27 @@ type queue struct {
 	pods    map[types.UID]*item
 	classes map[string]*class
 	active  classHeap
-	backoff classHeap // tried when nobody is active, at the latest when their time has come
-	failing classHeap // whose placing failed: they are not tried before
+	backoff classHeap // tried when their back-off has passed, or when active is empty
+	failing classHeap // binding failed; not tried before their back-off has passed
 	gated   map[types.UID]bool
-	held    map[types.UID]bool              // whose victims are being ended, and whether an event came meanwhile
+	held    map[types.UID]bool              // pods whose victims are being deleted, and whether an event arrived since
 	parked  [plugin.Everything + 1][]*class // by the events that may help
 	ready   chan struct{}
 
-	entered func(part, event string, pods int) // counts those that come into a part of the queue; nil: nobody does
+	entered func(part, event string, pods int) // counts pods that enter a part of the queue; may be nil
 }
 
 type where int
 
 const (
-	idle      where = iota // nobody in it waits
-	inActive               // some wait for their turn
-	inBackoff              // for the time of the next try, or until nobody else is active
-	inFailing              // for the time of the next try
-	inParked               // for something to change
+	idle      where = iota // it has no waiting member
+	inActive               // can be tried now
+	inBackoff              // waits for its back-off, or until no class is active
+	inFailing              // waits for its back-off
+	inParked               // waits for an event
 )
 
-// refusal is what all pods of a class are told.
+// refusal is the message that all pods of a class get.
 type refusal struct {
 	message string
 	plugins []string
@@ -55,13 +55,13 @@ type refusal struct {
 
 // item is one pod in the queue.
 type item struct {
-	pod      *cluster.Pod // as last seen
+	pod      *cluster.Pod // its last known state
 	class    *class
-	pos      int // among the members; -1 while it is being placed
+	pos      int // index in the members; -1 while it is being scheduled
 	added    time.Time
 	attempts int
-	told     bool   // that it was refused, and that is being written
-	promised string // status.nominatedNodeName as the API showed it last
+	told     bool   // its refusal is waiting to be written
+	promised string // the last status.nominatedNodeName that the API showed
 }
 
 func newQueue(now func() time.Time, settings profile.Settings) *queue {
@@ -73,7 +73,7 @@ func newQueue(now func() time.Time, settings profile.Settings) *queue {
 	}
 }
 
-// all returns the pods that wait for a node.
+// all returns the pods without a node.
 func (q *queue) all() []*cluster.Pod {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,7 +84,7 @@ func (q *queue) all() []*cluster.Pod {
 	return list
 }
 
-// classKey is the same for pods that may share a refusal. A pod that was promised a node waits for that alone.
+// classKey returns the same key for pods that may share a refusal. A nominated pod has a class of its own.
 func classKey(p *cluster.Pod) string {
 	if p.Nominated != "" {
 		return string(p.UID)
@@ -92,8 +92,8 @@ func classKey(p *cluster.Pod) string {
 	return p.Class()
 }
 
-// put adds a pod, or takes note of what has changed about it. It returns what the pod is to be told at once: that equal
-// ones have been refused, and nothing has changed since.
+// put adds or updates a pod. told is the refusal to report for it at once, if equal pods were refused and nothing has
+// changed since.
 func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,7 +111,7 @@ func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
 		}
 		return it, q.join(it)
 	}
-	if p.Nominated == it.promised && it.pod.Nominated != p.Nominated { // ours is newer, and on its way
+	if p.Nominated == it.promised && it.pod.Nominated != p.Nominated { // ours is newer and is being written
 		newer := *p
 		newer.Nominated = it.pod.Nominated
 		p = &newer
@@ -119,7 +119,7 @@ func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
 		it.promised = p.Nominated
 	}
 	if it.class.key == classKey(p) || it.pos < 0 {
-		it.pod = p // one that is being placed finds its class when it comes back
+		it.pod = p // a pod that is being scheduled gets its class when it returns to the queue
 		return it, nil
 	}
 	waited, was := it.class.at != inActive, it.pod
@@ -132,7 +132,7 @@ func (q *queue) put(p *cluster.Pod) (it *item, told *refusal) {
 	return it, told
 }
 
-// join makes an item a member of its class, and says what it is to be told.
+// join adds an item to its class, and returns the refusal to report for it.
 func (q *queue) join(it *item) *refusal {
 	key := classKey(it.pod)
 	c := q.classes[key]
@@ -156,7 +156,7 @@ func (q *queue) join(it *item) *refusal {
 	return nil
 }
 
-// leave takes an item out of its class.
+// leave removes an item from its class.
 func (q *queue) leave(it *item) {
 	c := it.class
 	if it.pos >= 0 {
@@ -169,7 +169,7 @@ func (q *queue) leave(it *item) {
 	q.tidy(c)
 }
 
-// drop forgets a pod that is gone, is not to be scheduled or has a node. It says whether the pod was there.
+// drop removes a pod that is gone, must not be scheduled, or has a node. It reports whether the pod was in the queue.
 func (q *queue) drop(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -182,14 +182,14 @@ func (q *queue) drop(uid types.UID) bool {
 	return true
 }
 
-// waits says whether a pod is to be placed still.
+// waits reports whether a pod is still in the queue.
 func (q *queue) waits(it *item) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.pods[it.pod.UID] == it
 }
 
-// pop returns the pod whose turn it is.
+// pop returns the next pod to schedule.
 func (q *queue) pop() (*item, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,7 +198,7 @@ func (q *queue) pop() (*item, bool) {
 		if len(q.backoff) == 0 {
 			return nil, false
 		}
-		q.activate(q.backoff[0], popFromBackoff) // back-off makes way for others, and there are none
+		q.activate(q.backoff[0], popFromBackoff) // no class is active, so the back-off need not be waited for
 	}
 	c := q.active[0]
 	it := c.members[c.head]
@@ -211,7 +211,7 @@ func (q *queue) pop() (*item, bool) {
 	return it, true
 }
 
-// done forgets a pod that was placed.
+// done removes a pod that was scheduled.
 func (q *queue) done(it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -222,13 +222,13 @@ func (q *queue) done(it *item) {
 	}
 }
 
-// refuse takes back a pod that could not be placed, and with it all of its class: they wait for one of the events. It
-// returns whom to tell.
+// refuse returns a pod that does not fit to the queue. All of its class then wait for one of the events. It returns the
+// items whose refusal has to be reported.
 func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.pods[it.pod.UID] != it {
-		return nil // gone meanwhile
+		return nil // gone in the meantime
 	}
 	was := it.class
 	was.flying--
@@ -239,7 +239,7 @@ func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	c := it.class
 	q.unplace(c)
 	c.refusal, c.wakes, c.since = r, wakes, q.now()
-	c.known = verdicts{} // thousands of classes may wait
+	c.known = verdicts{} // free the memory: thousands of classes may wait
 	c.refusals++
 	c.until = c.since.Add(q.pause(c.refusals))
 	q.park(c)
@@ -252,7 +252,8 @@ func (q *queue) refuse(it *item, wakes plugin.Event, r *refusal) []*item {
 	return told
 }
 
-// retry takes back a pod whose placing has failed: it is tried again after a while, and is promised no node any more.
+// retry returns a pod whose binding failed to the queue. It is tried again after a back-off and loses its nominated
+// node.
 func (q *queue) retry(it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -288,7 +289,7 @@ func (q *queue) pause(refusals int) time.Duration {
 	return min(d, q.most)
 }
 
-// move brings back pods that what happened may help; which looks closer at one of a class.
+// move activates the parked pods that an event may help. which checks one sample of each class.
 func (q *queue) move(what plugin.Happened, which func(sample *cluster.Pod, plugins []string) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -296,7 +297,8 @@ func (q *queue) move(what plugin.Happened, which func(sample *cluster.Pod, plugi
 		if plugin.Event(wakes)&what.Event == 0 {
 			continue
 		}
-		for _, c := range slices.Backward(parked) { // the last takes the place of one that goes
+		// backwards, because the last class takes the place of a removed one
+		for _, c := range slices.Backward(parked) {
 			if which != nil && !which(c.sample, c.refusal.plugins) || q.holds(c) {
 				continue
 			}
@@ -306,7 +308,7 @@ func (q *queue) move(what plugin.Happened, which func(sample *cluster.Pod, plugi
 	}
 }
 
-// wake puts a class where it is tried again as soon as its back-off is over, or nobody else is active.
+// wake moves a class to where it is tried again, once its back-off has passed or no class is active.
 func (q *queue) wake(c *class, event string) {
 	if q.now().Before(c.until) {
 		c.at = inBackoff
@@ -326,7 +328,7 @@ func (q *queue) activate(c *class, event string) {
 	q.signal()
 }
 
-// count counts pods that come into a part of the queue; those without an event are counted where they come from.
+// count counts pods that enter a part of the queue. With an empty event, they are counted elsewhere.
 func (q *queue) count(part, event string, pods int) {
 	if q.entered != nil && event != "" {
 		q.entered(part, event, pods)
@@ -340,7 +342,7 @@ func (q *queue) signal() {
 	}
 }
 
-// due moves classes whose back-off is over to the active ones.
+// due activates classes whose back-off has passed.
 func (q *queue) due() {
 	now := q.now()
 	for _, h := range []*classHeap{&q.backoff, &q.failing} {
@@ -350,7 +352,7 @@ func (q *queue) due() {
 	}
 }
 
-// flush retries pods that have waited for a change for too long.
+// flush activates pods that have been parked for longer than parkedLimit.
 func (q *queue) flush() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -365,7 +367,7 @@ func (q *queue) flush() {
 	}
 }
 
-// wait returns how long there is nothing to try, if nothing happens.
+// wait returns how long there is nothing to try if no event arrives.
 func (q *queue) wait() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -378,7 +380,7 @@ func (q *queue) wait() time.Duration {
 	return q.failing[0].until.Sub(q.now())
 }
 
-// told says what a pod is to be told now: the last refusal of its class, nil if it waits no more.
+// told returns the refusal to report for a pod: the last one of its class. It returns nil if the pod no longer waits.
 func (q *queue) told(it *item) (*cluster.Pod, *refusal) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -388,7 +390,7 @@ func (q *queue) told(it *item) (*cluster.Pod, *refusal) {
 	return it.pod, it.class.refusal
 }
 
-// gate notes whether a pod waits for its gates to be opened.
+// gate records whether a pod has scheduling gates.
 func (q *queue) gate(uid types.UID, gated bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// clock is a time that tests move.
+// clock is a clock that tests move.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
@@ -71,7 +71,7 @@ func TestARefusedPodWaitsForAChangeThatMatters(t *testing.T) {
 	}
 }
 
-// When one of equal pods is refused, all are told, and one look at an event is enough for them.
+// If one of several equal pods is refused, all are, and an event is checked once for all of them.
 func TestEqualPodsAreRefusedTogether(t *testing.T) {
 	q, c := newTestQueue()
 	for i := range 3 {
@@ -152,7 +152,7 @@ func TestAForgottenPodIsTriedAgainAfterFiveMinutes(t *testing.T) {
 	}
 }
 
-// A pod for which room is made waits by itself, also when an older word of it comes from the API.
+// A nominated pod waits in a class of its own, even if the API delivers an older state of it.
 func TestAPromisedPodWaitsAlone(t *testing.T) {
 	q, c := newTestQueue()
 	q.put(seen(pod("a")))
@@ -178,7 +178,7 @@ func TestAPromisedPodWaitsAlone(t *testing.T) {
 	}
 }
 
-// Back-off makes way for other pods. When there are none, a pod that an event may have helped need not wait.
+// The back-off lets other pods go first. If there are none, a pod that an event may have helped is tried at once.
 func TestAWokenPodIsTriedAtOnceWhenNobodyElseIs(t *testing.T) {
 	q, _ := newTestQueue()
 	q.put(seen(pod("woken")))
@@ -219,7 +219,7 @@ func TestAPodWhosePlacingFailedIsNotTriedEarly(t *testing.T) {
 	}
 }
 
-// A pod whose victims are being ended would choose others if it were tried before they are on their way.
+// If a pod were tried again before its victims are being deleted, it would select others.
 func TestAPodIsHeldWhileItsVictimsAreEnded(t *testing.T) {
 	for name, c := range map[string]struct{ event, failed, back bool }{
 		"nothing happened": {false, false, false}, "an event came": {true, false, true},

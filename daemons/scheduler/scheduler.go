@@ -1,6 +1,6 @@
-// Package scheduler is the daemon that gives every pod a node: it watches pods without one and the nodes, chooses by
-// the functions of package plugin over the tables of package cluster, and writes its choice through the API. It decides
-// one pod after the other and writes many at once.
+// Package scheduler is the daemon that assigns pods to nodes. It watches pods and nodes, selects nodes with the plugins
+// of package plugin and the tables of package cluster, and writes the result to the API. It decides about one pod at a
+// time and writes many results at once.
 package scheduler
 
 import (
@@ -85,12 +85,12 @@ func Run(ctx context.Context, cfg config.Scheduler, env run.Env) error {
 	return g.Wait()
 }
 
-// scheduler is what the active process does.
+// scheduler is the work of the active process.
 type scheduler struct {
 	api      kubernetes.Interface
 	log      *slog.Logger
 	now      func() time.Time
-	events   map[string]*events.Recorder // by profile
+	events   map[string]*events.Recorder // by the profile's name
 	metrics  *metrics
 	settings profile.Settings
 	shapes   *cluster.Shapes
@@ -98,17 +98,17 @@ type scheduler struct {
 	queue *queue
 	tell  *teller
 
-	mu      sync.Mutex // guards what follows; the queue may be locked under it
+	mu      sync.Mutex // guards the fields below; queue.mu may be locked while it is held
 	cluster *cluster.Cluster
 	budgets budgets
-	start   int // where the next search begins
+	start   int // where the next search starts
 	waiting map[types.UID]*binding
 
-	binds   errgroup.Group // under way, bounded
-	goingOn sync.WaitGroup // with pods whose claims are bound
+	binds   errgroup.Group // running binds, limited to bindsAtOnce
+	goingOn sync.WaitGroup // goroutines that continue bindings whose claims are bound
 }
 
-// bindsAtOnce bounds how many decisions are being written.
+// bindsAtOnce is the maximum number of bindings that are written at once.
 const bindsAtOnce = 64
 
 func newScheduler(api kubernetes.Interface, log *slog.Logger, m *metrics, settings profile.Settings) *scheduler {
@@ -141,7 +141,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	}
 	if ctx.Err() != nil {
 		stop()
-		return nil // ended while waiting
+		return nil // ended during the wait
 	}
 	s.mu.Lock()
 	nodes := s.cluster.Len()
@@ -154,12 +154,12 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.loop(ctx)
 	telling.Wait()
 	err = s.binds.Wait()
-	stop() // no event comes any more that goes on with a pod
+	stop() // from here on, no event starts another goroutine in goingOn
 	s.goingOn.Wait()
 	return err
 }
 
-// loop takes pods as they come, and sleeps when there are none to try.
+// loop schedules pods as they become due, and sleeps while there are none.
 func (s *scheduler) loop(ctx context.Context) {
 	flush := time.NewTicker(30 * time.Second)
 	defer flush.Stop()
@@ -181,11 +181,11 @@ func (s *scheduler) loop(ctx context.Context) {
 	}
 }
 
-// schedule decides on one pod and has the decision written.
+// schedule selects a node for one pod and starts writing the result.
 func (s *scheduler) schedule(ctx context.Context, it *item) {
 	began := s.now()
 	s.mu.Lock()
-	if !s.queue.waits(it) { // it is gone, or being deleted, since its turn came
+	if !s.queue.waits(it) { // it was deleted since it was taken from the queue
 		s.mu.Unlock()
 		return
 	}
@@ -214,7 +214,7 @@ func (s *scheduler) schedule(ctx context.Context, it *item) {
 	})
 }
 
-// refuse has the pod and its equals wait, and chooses who makes room for it.
+// refuse returns the pod and its equals to the queue, and selects the pods to preempt for it.
 func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemption {
 	pod, message := it.pod, placement.Explain()
 	plugins := placement.Plugins()
@@ -248,7 +248,7 @@ func (s *scheduler) refuse(it *item, search *search, placement Placement) Preemp
 	return preemption
 }
 
-// promise promises a pod that is being placed a node, or none any more.
+// promise sets the nominated node of a pod that is being scheduled, or removes it.
 func (s *scheduler) promise(it *item, node string) {
 	promised := *it.pod
 	promised.Nominated = node

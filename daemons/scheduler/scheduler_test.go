@@ -19,7 +19,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// start runs a scheduler over a fake API that carries bindings out.
+// start runs a scheduler with a fake API that carries out bindings.
 func start(t *testing.T, objects ...runtime.Object) *fake.Clientset {
 	t.Helper()
 	return startWith(t, profile.DefaultSettings(), objects...)
@@ -60,15 +60,15 @@ func startWith(t *testing.T, settings profile.Settings, objects ...runtime.Objec
 	return api
 }
 
-// react has the fake API do something else with requests while a scheduler makes some already, which PrependReactor
-// alone does not allow for.
+// react adds a reaction to the fake API with locking, because the scheduler already uses it. PrependReactor alone does
+// not lock.
 func react(api *fake.Clientset, verb, resource string, reaction clienttesting.ReactionFunc) {
 	api.Lock()
 	defer api.Unlock()
 	api.PrependReactor(verb, resource, reaction)
 }
 
-// wait returns when a condition has no error any more.
+// wait waits until a condition returns nil.
 func wait(t *testing.T, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

@@ -14,10 +14,10 @@ import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// tellersAtOnce bounds how many pods are told at once why they have no node.
+// tellersAtOnce is the number of goroutines that write refusals.
 const tellersAtOnce = 16
 
-// teller holds the pods that are to be told why they wait, each once: it is told what is so when its turn comes.
+// teller holds the pods whose refusal has to be written, each once. The refusal is looked up only when it is written.
 type teller struct {
 	mu    sync.Mutex
 	list  []*item
@@ -43,7 +43,7 @@ func (t *teller) signal() {
 	}
 }
 
-// next returns the pod that waits longest, or says that there is none.
+// next returns the pod that has waited longest. It returns false if there is none.
 func (t *teller) next() (*item, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,12 +55,12 @@ func (t *teller) next() (*item, bool) {
 	t.list = t.list[1:]
 	it.told = false
 	if len(t.list) > 0 {
-		t.signal() // another teller may go on
+		t.signal() // wake another goroutine
 	}
 	return it, true
 }
 
-// telling writes why pods have no node until ctx ends.
+// telling writes refusals until ctx ends.
 func (s *scheduler) telling(ctx context.Context) {
 	for {
 		it, ok := s.tell.next()
@@ -81,20 +81,20 @@ func (s *scheduler) telling(ctx context.Context) {
 	}
 }
 
-// What was being done when there was something to tell, by upstream's names.
+// Actions of events, by upstream's names.
 const (
 	scheduling = "Scheduling"
 	assigning  = "Binding"
 	preempting = "Preempting"
 )
 
-// An event's message has maxNote bytes at most, and ends with cut when there was more to say.
+// maxNote is the maximum length of an event's message in bytes. A longer message ends with cut.
 const (
 	maxNote = 1024
 	cut     = " ..."
 )
 
-// say tells a pod's users why it has no node.
+// say reports why a pod has no node, in an event and in its status.
 func (s *scheduler) say(ctx context.Context, pod *cluster.Pod, reason, message string) {
 	note := message
 	if len(note) > maxNote {
@@ -104,7 +104,7 @@ func (s *scheduler) say(ctx context.Context, pod *cluster.Pod, reason, message s
 	s.explain(ctx, pod, reason, message)
 }
 
-// explain writes the condition PodScheduled and the node that is promised, unless the pod says so already.
+// explain writes the condition PodScheduled and the nominated node, unless the pod already has them.
 func (s *scheduler) explain(ctx context.Context, pod *cluster.Pod, reason, message string) {
 	since := metav1.Time{Time: s.now()}
 	api := s.queue.promised(pod.UID)

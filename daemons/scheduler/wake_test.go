@@ -25,7 +25,7 @@ func (s *scheduler) sees(objects ...any) {
 	}
 }
 
-// refuses tries the next pod and fails the test when it is not refused.
+// refuses schedules the next pod, and fails the test unless it is refused.
 func (s *scheduler) refuses(t *testing.T, name string) {
 	t.Helper()
 	it, ok := s.queue.pop()
@@ -44,7 +44,7 @@ func claimed(name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "c"}}
 }
 
-// Which events bring a refused pod back, and which do not concern it.
+// The test covers which events activate a refused pod, and which do not.
 func TestEventsWakeWhomTheyMayHelp(t *testing.T) {
 	web := labelled("app", "a")
 	honors := func(p *corev1.Pod) {
@@ -173,12 +173,12 @@ func TestEventsWakeWhomTheyMayHelp(t *testing.T) {
 	}
 }
 
-// Somebody else may take a nomination back as well.
+// Other clients may remove a nomination as well.
 func TestTheEndOfANominationWakesThoseWhomItWasInTheWay(t *testing.T) {
 	s := still(t)
 	s.sees(node("n1"), pod("first", priority(5), asks("cpu", "3"), nominated("n1")))
 	if it, ok := s.queue.pop(); !ok || it.pod.Name != "first" {
-		t.Fatal("it is not tried") // and goes on being tried
+		t.Fatal("it is not tried") // the pod stays in progress
 	}
 	s.sees(pod("p", asks("cpu", "2")))
 	s.refuses(t, "p")

@@ -19,12 +19,12 @@ import (
 	"clusterctl/daemons/scheduler/profile"
 )
 
-// unfinished leaves out pods that need no node any more.
+// unfinished excludes finished pods from a watch.
 func unfinished(o *metav1.ListOptions) {
 	o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed"
 }
 
-// lean keeps of objects what the scheduler reads.
+// lean removes everything from objects that the scheduler does not read.
 func (s *scheduler) lean(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -57,15 +57,15 @@ func (s *scheduler) lean(obj any) (any, error) {
 	return cluster.LeanOwner(obj)
 }
 
-// watch feeds the queue and the cluster from what the API shows. It returns when all that was there at first has
-// arrived: before that, nodes seem emptier than they are. What it returns ends the watches.
+// watch feeds the queue and the cluster from watches. It returns once all initial objects have arrived: before that,
+// nodes appear emptier than they are. stop ends the watches.
 func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 	factory := informers.New(s.api, informers.WithTransform(s.lean))
 	pods := informers.New(s.api, informers.WithTransform(s.lean), informers.WithTweakListOptions(unfinished))
 	var synced []clientcache.InformerSynced
 	for _, w := range []struct {
 		informer clientcache.SharedIndexInformer
-		set      func(obj any, action string) // empty of one that was there
+		set      func(obj any, action string) // action is empty for an update
 		drop     func(obj any)
 	}{
 		{informers.Nodes(factory).Informer(), either(s.nodeSeen), s.nodeGone},
@@ -111,7 +111,7 @@ func (s *scheduler) watch(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-// either is f for an object that comes as for one that changes.
+// either returns f as a function that handles added and changed objects alike.
 func either(f func(any)) func(any, string) { return func(obj any, _ string) { f(obj) } }
 
 func (s *scheduler) podSeen(obj any) {
@@ -140,7 +140,7 @@ func (s *scheduler) podSeen(obj any) {
 		s.queue.gate(p.UID, p.Gated && p.DeletionTimestamp == nil && s.settings.Profile(p.Scheduler) != nil)
 		s.nominate(p, "")
 		s.abandon(p.UID)
-	case s.cluster.Pod(p.UID) == nil: // else it is assumed, and on its way
+	case s.cluster.Pod(p.UID) == nil: // otherwise it is assumed, and being bound
 		if p.Nominated != s.queue.promised(p.UID) {
 			s.nominate(p, p.Nominated)
 		}
@@ -151,7 +151,7 @@ func (s *scheduler) podSeen(obj any) {
 	}
 }
 
-// nominate takes in which node a pod is promised. Others may take the room of a promise that has ended.
+// nominate records a pod's nominated node. If another nomination ended, its resources are free for others.
 func (s *scheduler) nominate(p *cluster.Pod, node string) {
 	old := s.cluster.PromisedNode(p.UID)
 	s.cluster.Nominate(p, node)
@@ -160,12 +160,12 @@ func (s *scheduler) nominate(p *cluster.Pod, node string) {
 	}
 }
 
-// onNode takes in a pod that has a node.
+// onNode records a pod that has a node.
 func (s *scheduler) onNode(p *cluster.Pod) {
 	s.queue.drop(p.UID)
 	old := s.cluster.Pod(p.UID)
 	if old != nil && s.cluster.Replace(old, p) {
-		return // nothing that counts has changed
+		return // nothing relevant has changed
 	}
 	s.cluster.SetPod(p, p.NodeName)
 	switch {
@@ -188,7 +188,7 @@ func (s *scheduler) podGone(obj any) {
 	}
 }
 
-// lost forgets a pod, whose room others may take.
+// lost removes a pod, and reports the free resources to waiting pods.
 func (s *scheduler) lost(p *cluster.Pod) {
 	s.queue.drop(p.UID)
 	s.queue.gate(p.UID, false)
@@ -197,7 +197,7 @@ func (s *scheduler) lost(p *cluster.Pod) {
 	if old := s.cluster.Pod(p.UID); old != nil {
 		what.Node = old.OnNode()
 	} else if !s.cluster.Promised(p.UID) {
-		return // it had no room
+		return // it used no resources
 	}
 	s.cluster.DropPod(p.UID)
 	s.happened(what)
@@ -217,7 +217,7 @@ func (s *scheduler) nodeSeen(obj any) {
 		}
 		node, action := s.cluster.Node(n.Name), n.Change(old)
 		s.happened(plugin.Happened{Event: plugin.NodeChanged, Node: node, Action: action})
-		if before != nil { // which may help pods that the node itself would not do for
+		if before != nil { // this may help pods that do not fit the node itself
 			s.happened(plugin.Happened{Event: plugin.DomainsChanged, Node: node, Before: before, Action: action})
 		}
 	}
@@ -264,7 +264,7 @@ func (s *scheduler) ownerGone(obj any) {
 
 func (s *scheduler) storageSeen(ctx context.Context) func(any, string) {
 	return func(obj any, action string) {
-		_, attached := obj.(*storagev1.VolumeAttachment) // which leaves less room for others
+		_, attached := obj.(*storagev1.VolumeAttachment) // an attachment leaves less for others
 		s.storageChanged(ctx, obj, action, !attached, s.cluster.Storage.Set)
 	}
 }
@@ -273,7 +273,7 @@ func (s *scheduler) storageGone(ctx context.Context) func(any) {
 	return func(obj any) {
 		helps := false
 		switch obj.(type) {
-		case *storagev1.VolumeAttachment, *storagev1.CSINode, *storagev1.CSIDriver: // which may have been in the way
+		case *storagev1.VolumeAttachment, *storagev1.CSINode, *storagev1.CSIDriver: // these may have been in the way
 			helps = true
 		}
 		s.storageChanged(ctx, obj, plugin.Gone, helps, s.cluster.Storage.Drop)
@@ -309,9 +309,9 @@ func (s *scheduler) budgetGone(obj any) {
 	}
 }
 
-// happened brings back the pods that an event may help: one look for each class of equal pods.
+// happened activates the pods that an event may help. It checks once for each class of equal pods.
 func (s *scheduler) happened(what plugin.Happened) {
-	task := &plugin.Task{Cluster: s.cluster} // no plugin keeps it
+	task := &plugin.Task{Cluster: s.cluster} // plugins do not retain it
 	s.queue.move(what, func(sample *cluster.Pod, plugins []string) bool {
 		by := s.settings.Profile(sample.Scheduler)
 		task.Pod, task.Args = sample, by.Args
@@ -325,7 +325,7 @@ func (s *scheduler) happened(what plugin.Happened) {
 	})
 }
 
-// nodeItselfDoes says whether nothing of the node object alone is in the way.
+// nodeItselfDoes reports whether the checks that depend only on the node object accept the node.
 func nodeItselfDoes(by *profile.Profile, task *plugin.Task, n *cluster.Node) bool {
 	for _, f := range by.Filters {
 		if !f.NodeOnly {
@@ -338,7 +338,7 @@ func nodeItselfDoes(by *profile.Profile, task *plugin.Task, n *cluster.Node) boo
 	return true
 }
 
-// wakes are the events that may help a pod which plugins have refused.
+// wakes returns the events that may help a pod which these plugins refused.
 func wakes(plugins []string) plugin.Event {
 	if len(plugins) == 0 {
 		return plugin.Everything

@@ -1,8 +1,7 @@
-// Package store is the versioned store behind the API server: keys and values with
-// one revision for the whole store, guarded transactions, and watches that miss
-// nothing. It knows bytes, not objects; what a value means, and who may have it, is
-// the API server's business. Package etcd is the real one, package memory behaves
-// the same, and one suite (storetest) runs over both.
+// Package store defines the versioned store behind the API server. It has keys and values with one revision for the
+// whole store, guarded transactions, and watches that miss no change. It handles bytes; the API server interprets the
+// values and controls access. Package etcd is the implementation for clusters. Package memory behaves the same, and one
+// test suite (storetest) runs over both.
 package store
 
 import (
@@ -12,37 +11,37 @@ import (
 	"time"
 )
 
-// ErrCompacted says that a revision asked for is older than what the store keeps.
+// ErrCompacted reports that a requested revision is older than what the store keeps.
 var ErrCompacted = errors.New("the revision has been compacted")
 
-// ErrFuture says that a revision asked for has not been reached.
+// ErrFuture reports that a requested revision has not been reached.
 var ErrFuture = errors.New("the revision has not been reached")
 
-// ErrTooLarge says that a transaction is larger than the store takes.
+// ErrTooLarge reports that a transaction is larger than the store accepts.
 var ErrTooLarge = errors.New("the transaction is too large")
 
-// ErrUnavailable says that the store cannot answer at present. What was to be written may have been.
+// ErrUnavailable reports that the store cannot answer at present. A write may have been done nevertheless.
 var ErrUnavailable = errors.New("the store does not answer")
 
-// KV is a key with its value. Revision is that of its last write.
+// KV is a key with its value. Revision is that of the key's last write.
 type KV struct {
 	Key      string
 	Value    []byte
 	Revision int64
-	Err      error // an Unreadable: why the value, which then is nil, cannot be given
+	Err      error // an Unreadable: why the value cannot be read; Value is nil then
 }
 
-// Unreadable is that there is a value and that it cannot be given, or that what it holds makes no sense. It is as
-// little missing as it is known. Its words are those in which upstream's store says so.
+// Unreadable reports a value that exists but cannot be read or decoded. The key is not missing, but its content is
+// unknown. The messages are those of upstream's store.
 type Unreadable struct {
 	Key      string
-	Revision int64  // of its last write
-	Passing  bool   // whether it will be told when it can be read: who keeps its key does not answer at present
+	Revision int64  // revision of the key's last write
+	Passing  bool   // the value may become readable by itself, because a KMS plugin does not answer at present
 	What     string // NotTransformable or NotDecodable
 	Err      error
 }
 
-// What is wrong with a value that cannot be read.
+// These are the values of Unreadable.What.
 const (
 	NotTransformable = "data from the storage is not transformable"
 	NotDecodable     = "object not decodable"
@@ -58,93 +57,91 @@ func (u *Unreadable) Error() string {
 	)
 }
 
-// Unwrap implements errors.
+// Unwrap returns the underlying error, for package errors.
 func (u *Unreadable) Unwrap() error { return u.Err }
 
-// Guard is what must hold for a transaction to be done: the key was last written at
-// Revision, or does not exist when that is 0.
+// Guard is a condition of a transaction: the key was last written at Revision, or does not exist if Revision is 0.
 type Guard struct {
 	Key      string
 	Revision int64
 }
 
-// Put writes a key. With a TTL it is removed when that much time has passed since
-// the write; the store may let it live a twentieth longer.
+// Put writes a key. With a TTL, the key is removed that long after the write. The store may keep it a twentieth longer.
 type Put struct {
 	Key   string
 	Value []byte
 	TTL   time.Duration
 }
 
-// Txn is done whole, at one revision, or not at all.
+// Txn is a transaction. It is done completely, at one revision, or not at all.
 type Txn struct {
 	Guards  []Guard
 	Puts    []Put
 	Deletes []string
 }
 
-// Result is what became of a transaction.
+// Result is the outcome of a transaction.
 type Result struct {
 	Done     bool
-	Revision int64 // of the transaction when Done, else of the look at Current
-	Current  []*KV // if not Done: what each guard's key holds, nil where it does not exist
+	Revision int64 // revision of the transaction if Done, otherwise the one at which Current was read
+	Current  []*KV // if not Done: the content of each guard's key, nil if it does not exist
 }
 
 // Event is a change of one key.
 type Event struct {
 	Key      string
-	Value    []byte // nil when Deleted
+	Value    []byte // nil if Deleted
 	Revision int64
 	Deleted  bool
-	Err      error // as a KV's
+	Err      error // as in KV
 }
 
-// Batch is what a watch delivers: whole revisions in order, every change once.
-// Revision says how far the watch has come; a batch without events is only that.
+// Batch is what a watch delivers: whole revisions, in order, each change once. Revision is the revision that the watch
+// has reached. A batch without events reports only that.
 type Batch struct {
 	Events   []Event
 	Revision int64
 }
 
-// Sized is a store that knows how large it is.
+// Sized is implemented by stores that know their size.
 type Sized interface {
-	// Size returns how many bytes the store's file has.
+	// Size returns the size of the store's file, in bytes.
 	Size(ctx context.Context) (int64, error)
 }
 
-// Store is implemented by packages etcd and memory. Keys with a common prefix are
-// ordered by their bytes.
+// Store is implemented by packages etcd and memory. Keys are ordered by their bytes.
 type Store interface {
-	// Get returns nil when there is no such key, and an Unreadable as its error when there is one and its value cannot
-	// be given. It is linearizable.
+	// Get returns the key's current value. It returns nil if the key does not exist, and an Unreadable as its error if
+	// the value cannot be read. It is linearizable.
 	Get(ctx context.Context, key string) (*KV, error)
 
-	// All hands take all keys that start with prefix, as they were at one revision not before the call, in order and
-	// some at a time, and returns that revision. They are take's own.
+	// All calls take with all keys that start with prefix, in order and some at a time. They are from one revision, not
+	// older than the call, which All returns. take owns the slices.
 	All(ctx context.Context, prefix string, take func([]KV) error) (revision int64, err error)
 
-	// Past returns the first keys that start with prefix and come after another, all if that is empty, as they were at
-	// a revision, at most limit of them, and how many there are altogether. The revision may be compacted, or not
-	// reached.
+	// Past returns keys that start with prefix and come after the key after, at a revision. It returns at most limit of
+	// them, and the number of all of them. An empty after returns the first ones. The error is ErrCompacted or
+	// ErrFuture if the revision is not available.
 	Past(ctx context.Context, prefix, after string, revision int64, limit int) (kvs []KV, count int64, err error)
 
-	// Commit does t if its guards hold. An error leaves it open whether it was done.
+	// Commit does t if its guards hold. After an error, it is unknown whether t was done.
 	Commit(ctx context.Context, t Txn) (Result, error)
 
-	// Watch hands take every change below prefix after the given revision, until ctx ends, take returns an error, or
-	// nothing more can be told, and returns why. Values are not take's own: it copies what it keeps.
+	// Watch calls take with every change below prefix after the given revision. It runs until ctx ends, take returns an
+	// error, or the store cannot continue, and returns the reason. take does not own the values, and must copy what it
+	// keeps.
 	Watch(ctx context.Context, prefix string, after int64, take func(Batch) error) error
 
-	// Progress asks for open watches to say soon how far they have come.
+	// Progress makes open watches report the revision that they have reached.
 	Progress(ctx context.Context) error
 
-	// Revision returns the store's revision, linearizably: no write that was done
-	// before the call has a higher one.
+	// Revision returns the store's revision. It is linearizable: no write that finished before the call has a higher
+	// revision.
 	Revision(ctx context.Context) (int64, error)
 
-	// Answers returns nil when the store does what needs a majority of its members. It reads nothing.
+	// Answers returns nil if the store can do an operation that needs a majority of its members. It reads no keys.
 	Answers(ctx context.Context) error
 
-	// Compact forgets what was overwritten before revision.
+	// Compact discards values that were overwritten before revision.
 	Compact(ctx context.Context, revision int64) error
 }

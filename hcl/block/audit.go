@@ -9,12 +9,12 @@ import (
 )
 
 type auditBlock struct {
-	Enabled    *bool  `hcl:"enabled,optional"     doc:"Whether the API servers keep an audit log, in /var/log/kubernetes/audit/audit.log on their machines."             default:"true"`
-	Policy     string `hcl:"policy,optional"      doc:"A Policy of audit.k8s.io/v1, as in file("audit-policy.yaml"): what is kept about which requests."                 default:"what changes something, what is read of secrets and config maps, and who runs something in pods, without contents"`
-	MaxAge     *int   `hcl:"max_age,optional"     doc:"Days that rotated logs are kept."                                                                                 default:"30"`
-	MaxBackups *int   `hcl:"max_backups,optional" doc:"Rotated logs that are kept."                                                                                      default:"10"`
-	MaxSize    *int   `hcl:"max_size,optional"    doc:"Megabytes at which the log is rotated."                                                                           default:"100"`
-	Webhook    string `hcl:"webhook,optional"     doc:"A kubeconfig, as in file("audit-webhook.conf"), of a server that events are sent to in batches, besides the log." default:"none"`
+	Enabled    *bool  `hcl:"enabled,optional" doc:"Whether the API servers keep an audit log, in /var/log/kubernetes/audit/audit.log on their machines." default:"true"`
+	Policy     string `hcl:"policy,optional" doc:"A Policy of audit.k8s.io/v1, as in file(\"audit-policy.yaml\"): what is kept about which requests." default:"what changes something, what is read of secrets and config maps, and who runs something in pods, without contents"`
+	MaxAge     *int   `hcl:"max_age,optional" doc:"Days that rotated logs are kept." default:"30"`
+	MaxBackups *int   `hcl:"max_backups,optional" doc:"Rotated logs that are kept." default:"10"`
+	MaxSize    *int   `hcl:"max_size,optional" doc:"Megabytes at which the log is rotated." default:"100"`
+	Webhook    string `hcl:"webhook,optional" doc:"A kubeconfig, as in file(\"audit-webhook.conf\"), of a server that events are sent to in batches, besides the log." default:"none"`
 }
 
 func decodeAudit(b *hcl.Block, raw *auditBlock, c *config.Cluster) (diags hcl.Diagnostics) {

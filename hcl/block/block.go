@@ -1,7 +1,6 @@
-// Package block is the language's vocabulary: one file per block type, with its
-// schema (a struct), what it decodes to in hcl/config, what it can be asked for in
-// expressions, and what makes it invalid. Reading files and deciding in which
-// order blocks are evaluated is hcl/load's.
+// Package block defines the blocks of the language. Each block type is one file with its schema (a struct), its
+// decoding to package config, its value in expressions, and its validation. Package load reads files and decides in
+// which order blocks are evaluated.
 package block
 
 import (
@@ -15,21 +14,21 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Type is one type of block.
+// Type is a block type.
 type Type struct {
 	Name   string
 	Labels []string
-	// Decode adds what the block says to the cluster and returns the value that
-	// expressions see for it (cty.NilVal when there is none).
+	// Decode adds the content of a block to the cluster, and returns the block's value in expressions, or cty.NilVal if
+	// it has none.
 	Decode func(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics)
 
-	Doc   string // what it is, for the reference
-	Body  any    // its schema; nil when its attributes are any
-	Gives string // what expressions see for it
+	Doc   string // its description in the reference
+	Body  any    // its schema; nil if it takes any attributes
+	Gives string // its values in expressions
 }
 
-// Types is every block type that is decoded into the cluster, in the order of the
-// reference. Variables, locals and modules are evaluated by hcl/load.
+// Types are the block types that are decoded into the cluster, in the order of the reference. Package load evaluates
+// variables, locals and modules.
 var Types = []Type{
 	{"cluster", []string{"name"}, decodeCluster, "The cluster. There is exactly one.", clusterBlock{},
 		"`cluster.NAME.name`, `.version`, `.domain`, `.pod_cidrs`, `.service_cidrs`, `.endpoint`, `.dns_address`"},
@@ -97,26 +96,26 @@ var Types = []Type{
 	},
 }
 
-// Context is what a block is decoded with.
+// Context is the context in which a block is decoded.
 type Context struct {
 	Eval   *hcl.EvalContext
-	Digest func(path string) (string, error)           // sha256 of a file, hex
-	Path   func(path string) string                    // path relative to the configuration
-	Glob   func(pattern string) ([]string, error)      // files, sorted
-	YAML   func(path string) ([]map[string]any, error) // objects of a file
+	Digest func(path string) (string, error)           // SHA-256 of a file, hex
+	Path   func(path string) string                    // resolves a path relative to the configuration
+	Glob   func(pattern string) ([]string, error)      // sorted files that match a pattern
+	YAML   func(path string) ([]map[string]any, error) // objects in a YAML file
 
-	Module      string   // the address of the module with a dot, empty at the top
-	ModuleNames []string // names and keys of the modules, from the top
+	Module      string   // address of the module with a final dot; empty at the root
+	ModuleNames []string // names and keys of the enclosing modules, outermost first
 
-	After []string // addresses that depends_on of the modules names
+	After []string // addresses in depends_on of the enclosing modules
 
-	Secrets []string // texts that had the mark Sensitive, of the block that is decoded
+	Secrets []string // sensitive texts in the block that is being decoded
 
-	instance Instance // of the block that is decoded
-	after    []string // addresses that depends_on of the block names
+	instance Instance // instance of the block that is being decoded
+	after    []string // addresses in depends_on of the block
 }
 
-// Schema is the top level of a file.
+// Schema returns the schema of the top level of a file.
 func Schema() *hcl.BodySchema {
 	schema := &hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{
 		{Type: "variable", LabelNames: []string{"name"}},
@@ -154,7 +153,7 @@ func attr(b *hcl.Block, body hcl.Body, name string) *hcl.Range {
 			}
 		}
 	}
-	if attributes, _ := body.JustAttributes(); attributes[name] != nil { // JSON, where blocks are attributes too
+	if attributes, _ := body.JustAttributes(); attributes[name] != nil { // in JSON, blocks are attributes too
 		return attributes[name].Range.Ptr()
 	}
 	return b.DefRange.Ptr()
@@ -181,7 +180,7 @@ func nested(b *hcl.Block, typ, name string) *hcl.Range {
 	return b.DefRange.Ptr()
 }
 
-// labelOr returns the range of an attribute that stands for the label, or of the label.
+// labelOr returns the range of an attribute that overrides the label, or of the label.
 func labelOr(b *hcl.Block, name string) *hcl.Range {
 	if native, ok := written(b.Body); ok && native.Attributes[name] != nil {
 		return native.Attributes[name].SrcRange.Ptr()
@@ -189,7 +188,7 @@ func labelOr(b *hcl.Block, name string) *hcl.Range {
 	return b.LabelRanges[0].Ptr()
 }
 
-// written is a body as it stands in a file of the native syntax.
+// written returns a body as parsed from HCL's native syntax, and reports whether it is one.
 func written(body hcl.Body) (*hclsyntax.Body, bool) {
 	native, ok := body.(*hclsyntax.Body)
 	return native, ok

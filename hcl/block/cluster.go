@@ -15,31 +15,31 @@ import (
 )
 
 type clusterBlock struct {
-	PodCIDRs     []string          `hcl:"pod_cidrs,optional"     doc:"Networks of the pods: one of IPv4, or one of IPv4 and one of IPv6 for pods with an address of each. Machines need a second_address then."                                                                         default:"["10.244.0.0/16"]"`
-	ServiceCIDRs []string          `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses: one of IPv4, or one of IPv4 and one of IPv6, where pods have both."                                                                                                          default:"["10.96.0.0/16"]"`
-	Version      string            `hcl:"version,optional"       doc:"Version of Kubernetes. A release of clusterctl brings exactly one."                                                                                                                                               default:"the release's"`
-	Domain       string            `hcl:"domain,optional"        doc:"Domain of the cluster's names."                                                                                                                                                                                   default:""cluster.local""`
-	ControlPlane string            `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:""systemd""`
-	API          *apiBlock         `hcl:"api,block"              doc:"How clients from outside reach the API."`
-	Etcd         *etcdBlock        `hcl:"etcd,block"             doc:"The cluster's store."`
-	Encryption   *encryptionBlock  `hcl:"encryption,block"       doc:"How values are encrypted in the store."`
-	Audit        *auditBlock       `hcl:"audit,block"            doc:"What is kept about requests to the API."`
-	Runtime      *runtimeBlock     `hcl:"runtime,block"          doc:"Where the container runtime comes from, and how it pulls images."`
-	Roll         *rollBlock        `hcl:"roll,block"             doc:"How changes that restart something go over the nodes."`
-	Scheduler    *schedulerBlock   `hcl:"scheduler,block"        doc:"Settings of the scheduler. A change restarts it."`
-	Controllers  *controllersBlock `hcl:"controllers,block"      doc:"Settings of the controllers. A change restarts them."`
-	Kubelet      *kubeletBlock     `hcl:"kubelet,block"          doc:"Settings of all kubelets; a machine's own are the stronger. A change restarts them; pods go on."`
-	Proxy        *kubeProxyBlock   `hcl:"proxy,block"            doc:"Settings of the service proxy. A change restarts it; what it has put into the kernel stays."`
-	Network      *networkBlock     `hcl:"network,block"          doc:"Settings of the pod network. A change restarts its daemon; pods that run keep theirs."`
-	DNS          *dnsBlock         `hcl:"dns,block"              doc:"The cluster's name servers. A change of a setting restarts them."`
-	Ingress      *ingressBlock     `hcl:"ingress,block"          doc:"The proxy that Ingresses set up, on ports of the nodes. Without the block there is none. A change of a setting restarts it; no connection that comes meanwhile is lost."`
-	System       *systemBlock      `hcl:"system,block"           doc:"What becomes of the machines' own packages, and when they may be rebooted."`
+	PodCIDRs     []string          `hcl:"pod_cidrs,optional" doc:"Networks of the pods: one of IPv4, or one of IPv4 and one of IPv6 for pods with an address of each. Machines need a second_address then." default:"[\"10.244.0.0/16\"]"`
+	ServiceCIDRs []string          `hcl:"service_cidrs,optional" doc:"Networks of the services' addresses: one of IPv4, or one of IPv4 and one of IPv6, where pods have both." default:"[\"10.96.0.0/16\"]"`
+	Version      string            `hcl:"version,optional" doc:"Version of Kubernetes. A release of clusterctl brings exactly one." default:"the release's"`
+	Domain       string            `hcl:"domain,optional" doc:"Domain of the cluster's names." default:"\"cluster.local\""`
+	ControlPlane string            `hcl:"control_plane,optional" doc:"How etcd, the API server, the controllers and the scheduler run: systemd, as units; or static-pods, as static pods of a kubelet on their machine, which is then a node too, tainted unless it has the role node." default:"\"systemd\""`
+	API          *apiBlock         `hcl:"api,block" doc:"How clients from outside reach the API."`
+	Etcd         *etcdBlock        `hcl:"etcd,block" doc:"The cluster's store."`
+	Encryption   *encryptionBlock  `hcl:"encryption,block" doc:"How values are encrypted in the store."`
+	Audit        *auditBlock       `hcl:"audit,block" doc:"What is kept about requests to the API."`
+	Runtime      *runtimeBlock     `hcl:"runtime,block" doc:"Where the container runtime comes from, and how it pulls images."`
+	Roll         *rollBlock        `hcl:"roll,block" doc:"How changes that restart something go over the nodes."`
+	Scheduler    *schedulerBlock   `hcl:"scheduler,block" doc:"Settings of the scheduler. A change restarts it."`
+	Controllers  *controllersBlock `hcl:"controllers,block" doc:"Settings of the controllers. A change restarts them."`
+	Kubelet      *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of all kubelets; a machine's own are the stronger. A change restarts them; pods go on."`
+	Proxy        *kubeProxyBlock   `hcl:"proxy,block" doc:"Settings of the service proxy. A change restarts it; what it has put into the kernel stays."`
+	Network      *networkBlock     `hcl:"network,block" doc:"Settings of the pod network. A change restarts its daemon; pods that run keep theirs."`
+	DNS          *dnsBlock         `hcl:"dns,block" doc:"The cluster's name servers. A change of a setting restarts them."`
+	Ingress      *ingressBlock     `hcl:"ingress,block" doc:"The proxy that Ingresses set up, on ports of the nodes. Without the block there is none. A change of a setting restarts it; no connection that comes meanwhile is lost."`
+	System       *systemBlock      `hcl:"system,block" doc:"What becomes of the machines' own packages, and when they may be rebooted."`
 }
 
 type etcdBlock struct {
-	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7."                                                                                                                                              default:"the largest odd number of control-plane machines; a member that is there stays"`
-	Quota    string         `hcl:"quota,optional"   doc:"Size at which the store takes no more writes, until somebody has made room, as 8Gi: of its file on each machine, history and unused pages with it. At most 64Gi. A change restarts the members, one by one." default:""8Gi""`
-	Snapshot *snapshotBlock `hcl:"snapshot,block"   doc:"Snapshots of the store, which each machine with a member takes by itself and checks."`
+	Members  *int           `hcl:"members,optional" doc:"How many control-plane machines hold a member: odd, at most 7." default:"the largest odd number of control-plane machines; a member that is there stays"`
+	Quota    string         `hcl:"quota,optional" doc:"Size at which the store takes no more writes, until somebody has made room, as 8Gi: of its file on each machine, history and unused pages with it. At most 64Gi. A change restarts the members, one by one." default:"\"8Gi\""`
+	Snapshot *snapshotBlock `hcl:"snapshot,block" doc:"Snapshots of the store, which each machine with a member takes by itself and checks."`
 }
 
 func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -130,12 +130,12 @@ func decodeCluster(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	return cty.ObjectVal(value), diags
 }
 
-// decodeVirtual finds out whether the endpoint is an address that the control plane holds.
-// Whether it is a machine's own is for Validate, which knows the machines.
+// decodeVirtual determines whether the endpoint is a virtual address that the control plane holds. Validate, which
+// knows the machines, checks whether it is a machine's own address.
 func decodeVirtual(b *hcl.Block, host, port string, virtual *bool, c *config.Cluster) (diags hcl.Diagnostics) {
 	address, err := netip.ParseAddr(host)
 	at := nested(b, "api", "virtual")
-	// A loopback endpoint is valid, because every machine may run a load balancer.
+	// A loopback endpoint is valid, because every machine may run its own load balancer.
 	if err == nil && !address.IsLoopback() && unreachable(address) != "" {
 		return hcl.Diagnostics{fail(nested(b, "api", "endpoint"), "Invalid endpoint",
 			"The API cannot be reached at %q: %s.", host, unreachable(address))}
@@ -230,8 +230,8 @@ func doing(members int) string {
 	return fmt.Sprintf("%d members do", members)
 }
 
-// prefixes reads networks: one of IPv4, or one of each family, that of IPv4 first, since that is how machines and the
-// API are reached. They hold at least the addresses of a prefix of length most, of IPv4, and most6.
+// prefixes parses networks: one of IPv4, or one of each family. IPv4 comes first, because machines and the API are
+// reached over it. most and most6 are the maximum prefix lengths.
 func prefixes(b *hcl.Block, name string, texts []string, most, most6 int) (list []netip.Prefix, diags hcl.Diagnostics) {
 	at := attr(b, b.Body, name)
 	for _, text := range texts {

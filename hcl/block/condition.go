@@ -12,7 +12,7 @@ import (
 )
 
 type conditionBlock struct {
-	Condition    hcl.Expression `hcl:"condition"     doc:"What must be true."`
+	Condition    hcl.Expression `hcl:"condition" doc:"What must be true."`
 	ErrorMessage hcl.Expression `hcl:"error_message" doc:"What is said when it is not."`
 }
 
@@ -20,7 +20,7 @@ type checkBlock struct {
 	Asserts []conditionBlock `hcl:"assert,block" doc:"What should hold."`
 }
 
-// conditional are the types of blocks that take precondition and postcondition.
+// conditional are the block types that may contain precondition and postcondition blocks.
 var conditional = []string{
 	"machine",
 	"image",
@@ -33,10 +33,10 @@ var conditional = []string{
 	"data",
 }
 
-// rule is a condition with what is said when it does not hold.
+// rule is a condition with the message for when it does not hold.
 type rule struct{ condition, message hcl.Expression }
 
-// conditions takes the preconditions and postconditions out of a block.
+// conditions returns the preconditions and postconditions of a block, and the rest of its body.
 func conditions(b *hcl.Block) (before, after []rule, rest hcl.Body, diags hcl.Diagnostics) {
 	is := func(inner *hclsyntax.Block) bool {
 		return inner.Type == "precondition" || inner.Type == "postcondition"
@@ -74,7 +74,7 @@ func ruleOf(body hcl.Body) (rule, hcl.Diagnostics) {
 	return rule{content.Attributes["condition"].Expr, content.Attributes["error_message"].Expr}, diags
 }
 
-// judge says which rules do not hold. What is not known yet is judged when it is.
+// judge returns diagnostics for the rules that do not hold. Conditions that are not known yet are skipped.
 func judge(
 	rules []rule,
 	eval *hcl.EvalContext,
@@ -128,7 +128,7 @@ func judge(
 	return diags
 }
 
-// Judge says which assert blocks do not hold.
+// Judge returns diagnostics for the assert blocks that do not hold.
 func Judge(asserts hcl.Blocks, eval *hcl.EvalContext) (diags hcl.Diagnostics) {
 	for _, b := range asserts {
 		r, more := ruleOf(b.Body)
@@ -139,14 +139,14 @@ func Judge(asserts hcl.Blocks, eval *hcl.EvalContext) (diags hcl.Diagnostics) {
 	return diags
 }
 
-// withSelf is a context in which self is what the block gives to expressions.
+// withSelf returns a context in which self is the block's value in expressions.
 func withSelf(eval *hcl.EvalContext, v cty.Value) *hcl.EvalContext {
 	child := eval.NewChild()
 	child.Variables = map[string]cty.Value{"self": v}
 	return child
 }
 
-// decodeCheck judges what should hold; what does not is a warning.
+// decodeCheck evaluates a check block. Assertions that do not hold become warnings.
 func decodeCheck(x *Context, b *hcl.Block, _ *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	content, diags := Explained(b.Body).Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "assert"}}})
 	if diags.HasErrors() {

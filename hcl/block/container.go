@@ -17,19 +17,19 @@ import (
 
 type containerBlock struct {
 	Name       string            `hcl:"name,label"`
-	Image      string            `hcl:"image"                doc:"Reference of the image, often image.NAME.reference."`
-	PullPolicy string            `hcl:"pull_policy,optional" doc:"Always, IfNotPresent or Never."                                      default:"Kubernetes' own"`
-	Command    []string          `hcl:"command,optional"     doc:"What runs, in place of the image's entry point."`
-	Args       []string          `hcl:"args,optional"        doc:"Its arguments."`
-	WorkingDir string            `hcl:"working_dir,optional" doc:"Directory that it starts in."                                        default:"the image's"`
-	Env        map[string]string `hcl:"env,optional"         doc:"Environment variables."`
-	Ports      map[string]int    `hcl:"ports,optional"       doc:"Names of ports to their numbers; services and probes use the names."`
-	Requests   map[string]string `hcl:"requests,optional"    doc:"Resources to reserve, as { cpu = "100m", memory = "64Mi" }."`
-	Limits     map[string]string `hcl:"limits,optional"      doc:"Resources not to exceed."`
-	Mounts     map[string]string `hcl:"mounts,optional"      doc:"Paths in the container to names of volumes."`
-	Readiness  *hcl.Attribute    `hcl:"readiness,optional"   doc:"A probe: while it fails the pod gets no traffic."`
-	Liveness   *hcl.Attribute    `hcl:"liveness,optional"    doc:"A probe: when it fails the container is started anew."`
-	Startup    *hcl.Attribute    `hcl:"startup,optional"     doc:"A probe: until it succeeds the others wait."`
+	Image      string            `hcl:"image" doc:"Reference of the image, often image.NAME.reference."`
+	PullPolicy string            `hcl:"pull_policy,optional" doc:"Always, IfNotPresent or Never." default:"Kubernetes' own"`
+	Command    []string          `hcl:"command,optional" doc:"What runs, in place of the image's entry point."`
+	Args       []string          `hcl:"args,optional" doc:"Its arguments."`
+	WorkingDir string            `hcl:"working_dir,optional" doc:"Directory that it starts in." default:"the image's"`
+	Env        map[string]string `hcl:"env,optional" doc:"Environment variables."`
+	Ports      map[string]int    `hcl:"ports,optional" doc:"Names of ports to their numbers; services and probes use the names."`
+	Requests   map[string]string `hcl:"requests,optional" doc:"Resources to reserve, as { cpu = \"100m\", memory = \"64Mi\" }."`
+	Limits     map[string]string `hcl:"limits,optional" doc:"Resources not to exceed."`
+	Mounts     map[string]string `hcl:"mounts,optional" doc:"Paths in the container to names of volumes."`
+	Readiness  *hcl.Attribute    `hcl:"readiness,optional" doc:"A probe: while it fails the pod gets no traffic."`
+	Liveness   *hcl.Attribute    `hcl:"liveness,optional" doc:"A probe: when it fails the container is started anew."`
+	Startup    *hcl.Attribute    `hcl:"startup,optional" doc:"A probe: until it succeeds the others wait."`
 }
 
 func (raw containerBlock) decode(x *Context, b *hcl.Block, volumes []string) (config.Container, hcl.Diagnostics) {
@@ -173,7 +173,7 @@ func decodeProbe(x *Context, a *hcl.Attribute, c config.Container) (*config.Prob
 	return p, diags
 }
 
-// set converts a value as an attribute of the target's type would be.
+// set assigns a value to target, with the same conversion as for an attribute of the target's type.
 func set(target any, v cty.Value) error {
 	ty, err := gocty.ImpliedType(target)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// DataType is one kind of data block: a value that comes from outside the configuration.
+// DataType is a type of data blocks, which read values from outside the configuration.
 type DataType struct {
 	Name  string
 	Doc   string
 	Body  any    // its schema
-	Gives string // what expressions see for it
-	// Refused says why there is no such data, though one may look for it.
+	Gives string // its values in expressions
+	// Refused explains why this type does not exist, for types that users may expect.
 	Refused string
 }
 
-// DataTypes is every kind of data block, in the order of the reference.
+// DataTypes are the types of data blocks, in the order of the reference.
 var DataTypes = []DataType{
 	{"file", "A file as it is.", DataFile{}, "`.content`, `.sha256`", ""},
 	{"yaml", "A YAML file as a value; one of several documents is a list of them.", DataFile{}, "`.value`", ""},
@@ -64,29 +64,29 @@ var DataTypes = []DataType{
 	},
 }
 
-// DataFile is data of a file.
+// DataFile is the schema of data blocks that read a file.
 type DataFile struct {
 	Path string `hcl:"path" doc:"Path of the file, relative to the configuration."`
 }
 
-// DataObject is data of the cluster.
+// DataObject is the schema of data "object".
 type DataObject struct {
-	APIVersion string `hcl:"api_version"        doc:"Group and version, as "v1" or "apps/v1"."`
-	Kind       string `hcl:"kind"               doc:"Kind, as "ConfigMap"."`
-	Namespace  string `hcl:"namespace,optional" doc:"Namespace of an object that is in one."                                default:""default""`
-	Name       string `hcl:"name"               doc:"Name."`
-	Optional   bool   `hcl:"optional,optional"  doc:"It may be missing, also with the whole cluster: .object is null then." default:"false"`
+	APIVersion string `hcl:"api_version" doc:"Group and version, as \"v1\" or \"apps/v1\"."`
+	Kind       string `hcl:"kind" doc:"Kind, as \"ConfigMap\"."`
+	Namespace  string `hcl:"namespace,optional" doc:"Namespace of an object that is in one." default:"\"default\""`
+	Name       string `hcl:"name" doc:"Name."`
+	Optional   bool   `hcl:"optional,optional" doc:"It may be missing, also with the whole cluster: .object is null then." default:"false"`
 }
 
-// DataExternal is data of a program.
+// DataExternal is the schema of data "external".
 type DataExternal struct {
-	Program    []string          `hcl:"program"              doc:"The program and its arguments."`
-	Query      map[string]string `hcl:"query,optional"       doc:"What it is told."`
+	Program    []string          `hcl:"program" doc:"The program and its arguments."`
+	Query      map[string]string `hcl:"query,optional" doc:"What it is told."`
 	WorkingDir string            `hcl:"working_dir,optional" doc:"Folder that it runs in, relative to the configuration." default:"the configuration's"`
-	Timeout    string            `hcl:"timeout,optional"     doc:"How long it may run, at most 10m."                      default:""30s""`
+	Timeout    string            `hcl:"timeout,optional" doc:"How long it may run, at most 10m." default:"\"30s\""`
 }
 
-// FindData returns the kind of data with a name.
+// FindData returns the data type with a name.
 func FindData(name string) (DataType, bool) {
 	for _, t := range DataTypes {
 		if t.Name == name {
@@ -96,7 +96,7 @@ func FindData(name string) (DataType, bool) {
 	return DataType{}, false
 }
 
-// DecodeData reads a data block, for each of its instances, and gives what read makes of it to expressions.
+// DecodeData decodes a data block for each of its instances, and returns the values that read returns for them.
 func DecodeData(
 	x *Context,
 	b *hcl.Block,
@@ -163,7 +163,7 @@ func DecodeData(
 	return Together(b, instances, values), diags
 }
 
-// dataReference describes every kind of data, as Markdown.
+// dataReference writes the reference of all data types in Markdown.
 func dataReference(out *strings.Builder) {
 	out.WriteString(
 		"### data\n\n`data \"TYPE\" \"NAME\" { … }`. A value from outside, as `data.TYPE.NAME` in expressions.\n\n",

@@ -10,7 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// ordered are the types of blocks whose depends_on has a meaning, and for the others why it has none.
+// unordered are the block types that do not support depends_on, with the reason.
 var unordered = map[string]string{
 	"machine": "Machines are set up together, and in the order that the control plane needs; nothing of them " +
 		"waits for another block. Leave depends_on out.",
@@ -21,7 +21,7 @@ var unordered = map[string]string{
 	"image": "Images are on the nodes before anything is applied that could use them. Leave depends_on out.",
 }
 
-// dependsOn reads depends_on: the addresses of what is to be there before.
+// dependsOn returns the addresses in depends_on, and the rest of the body.
 func dependsOn(x *Context, b *hcl.Block, body hcl.Body) ([]string, hcl.Body, hcl.Diagnostics) {
 	if native, ok := body.(*hclsyntax.Body); ok && native.Attributes["depends_on"] == nil {
 		return nil, body, nil
@@ -43,8 +43,8 @@ func dependsOn(x *Context, b *hcl.Block, body hcl.Body) ([]string, hcl.Body, hcl
 	return list, rest, append(diags, more...)
 }
 
-// Addresses reads a list of references, as depends_on has it. What cannot be written as a reference, as
-// object.apps/v1.Deployment.x, is quoted.
+// Addresses parses a list of references, as in depends_on. An address that is not a valid reference, such as
+// object.apps/v1.Deployment.x, is written as a string.
 func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 	items, diags := hcl.ExprList(expr)
 	if diags.HasErrors() {
@@ -79,7 +79,7 @@ func Addresses(expr hcl.Expression) (list []string, diags hcl.Diagnostics) {
 	return list, diags
 }
 
-// Address writes a reference as addresses are written.
+// Address formats a reference as an address.
 func Address(t hcl.Traversal) string {
 	var out strings.Builder
 	for _, step := range t {

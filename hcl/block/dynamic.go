@@ -9,7 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// unfold returns a body in which the blocks stand that dynamic blocks make.
+// unfold returns a body in which dynamic blocks are replaced by the blocks that they generate.
 func unfold(body hcl.Body, eval *hcl.EvalContext) hcl.Body {
 	if native, ok := body.(*hclsyntax.Body); ok && !hasDynamic(native) {
 		return body
@@ -24,7 +24,7 @@ func hasDynamic(body *hclsyntax.Body) bool {
 	)
 }
 
-// checkDynamic refuses what for_each of a block refuses too.
+// checkDynamic applies the checks of a block's for_each to a dynamic block.
 func checkDynamic(v cty.Value, expr hcl.Expression, eval *hcl.EvalContext) hcl.Diagnostics {
 	switch {
 	case v.ContainsMarked():

@@ -11,10 +11,10 @@ import (
 )
 
 type encryptionBlock struct {
-	Provider  string   `hcl:"provider,optional"  doc:"How values are encrypted: secretbox, aesgcm or aescbc; kms has a plugin keep the key; identity stores values as they are."                                                                                                                                                                                               default:""secretbox""`
-	Key       string   `hcl:"key,optional"       doc:"Name of the key. Another name is another key: apply gives it to all API servers, has everything that is stored written with it, and takes the former one away, without a restart. The key itself is made by clusterctl and kept in the state, encrypted. With kms it is the name of the plugin, which has its own keys." default:""1""`
-	Endpoint  string   `hcl:"endpoint,optional"  doc:"With kms: the socket of a KMS plugin (version 2 of its API) on each machine of the control plane, as unix:///run/kms/plugin.sock. The plugin must run there before."`
-	Resources []string `hcl:"resources,optional" doc:"Resources that are encrypted: a plural with its group, as secrets or widgets.example.com; *.apps is a group, *. the core group and *.* everything."                                                                                                                                                                      default:"["secrets"]"`
+	Provider  string   `hcl:"provider,optional" doc:"How values are encrypted: secretbox, aesgcm or aescbc; kms has a plugin keep the key; identity stores values as they are." default:"\"secretbox\""`
+	Key       string   `hcl:"key,optional" doc:"Name of the key. Another name is another key: apply gives it to all API servers, has everything that is stored written with it, and takes the former one away, without a restart. The key itself is made by clusterctl and kept in the state, encrypted. With kms it is the name of the plugin, which has its own keys." default:"\"1\""`
+	Endpoint  string   `hcl:"endpoint,optional" doc:"With kms: the socket of a KMS plugin (version 2 of its API) on each machine of the control plane, as unix:///run/kms/plugin.sock. The plugin must run there before."`
+	Resources []string `hcl:"resources,optional" doc:"Resources that are encrypted: a plural with its group, as secrets or widgets.example.com; *.apps is a group, *. the core group and *.* everything." default:"[\"secrets\"]"`
 }
 
 func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (diags hcl.Diagnostics) {
@@ -100,7 +100,7 @@ func decodeEncryption(b *hcl.Block, raw *encryptionBlock, c *config.Cluster) (di
 	return diags
 }
 
-// socket says whether an endpoint is a socket in a folder of its own, which is given to static pods whole.
+// socket reports whether an endpoint is a Unix socket in a directory of its own, which is mounted into static pods.
 func socket(endpoint string) bool {
 	at, ok := strings.CutPrefix(endpoint, "unix://")
 	return ok && path.IsAbs(at) && path.Clean(at) == at && path.Dir(at) != "/"

@@ -14,7 +14,7 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// How a block came to be several.
+// expansion is the way in which a block was repeated.
 type expansion int
 
 const (
@@ -23,23 +23,23 @@ const (
 	counted
 )
 
-// Instance is one of the things that a block with for_each or count declares.
+// Instance is one instance of a block with for_each or count, or the only one of a block without.
 type Instance struct {
 	kind  expansion
-	Key   string // of for_each, or the index of count
+	Key   string // key of for_each, or index of count
 	value cty.Value
 }
 
-// Repeated says whether there may be others.
+// Repeated reports whether the block has for_each or count.
 func (i Instance) Repeated() bool { return i.kind != once }
 
-// Is says whether it is the one that [key] means.
+// Is reports whether this is the instance with an index key.
 func (i Instance) Is(key cty.Value) bool {
 	text, err := convert.Convert(key, cty.String)
 	return err == nil && i.kind != once && text.AsString() == i.Key
 }
 
-// Suffix is what an instance adds to its block's address.
+// Suffix returns the part of an instance's address after the block's address.
 func (i Instance) Suffix() string {
 	switch i.kind {
 	case forEach:
@@ -50,7 +50,7 @@ func (i Instance) Suffix() string {
 	return ""
 }
 
-// Eval returns a context in which each or count is known.
+// Eval returns a context that defines each or count for the instance.
 func (i Instance) Eval(parent *hcl.EvalContext) *hcl.EvalContext {
 	if i.kind == once {
 		return parent
@@ -67,11 +67,11 @@ func (i Instance) Eval(parent *hcl.EvalContext) *hcl.EvalContext {
 	return child
 }
 
-// MaxInstances keeps a slip of the pen from making a million machines.
+// MaxInstances limits the number of instances, so that a typing error does not create a million machines.
 const MaxInstances = 10000
 
-// Decode decodes a block: once, or for each of the instances that for_each or count make of it. The value is what
-// expressions see for it, by key or index when there are several.
+// Decode decodes a block once, or for each instance of for_each or count. It returns the block's value in expressions,
+// which contains the values of all instances.
 func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	t, _ := Find(b.Type)
 	before, afterwards, body, diags := conditions(b)
@@ -117,7 +117,7 @@ func Decode(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnos
 	return Together(b, instances, values), diags
 }
 
-// repeated are the types of blocks that take for_each, count and depends_on.
+// repeated are the block types that support for_each, count and depends_on.
 var repeated = []string{"machine", "image", "workload", "object", "storage_class", "load_balancer", "manifests"}
 
 // Together combines the values of all instances of a block: a tuple for count, an object for for_each, and the value
@@ -139,7 +139,7 @@ func Together(b *hcl.Block, instances []Instance, values []cty.Value) cty.Value 
 	return cty.ObjectVal(byKey)
 }
 
-// Repeats reports whether a body has the attribute that by names, which is "for_each" or "count".
+// Repeats reports whether a body has the attribute by, which is "for_each" or "count".
 func Repeats(body hcl.Body, by string) bool {
 	if native, ok := written(body); ok {
 		return native.Attributes[by] != nil
@@ -148,8 +148,7 @@ func Repeats(body hcl.Body, by string) bool {
 	return content.Attributes[by] != nil
 }
 
-// expand reads for_each and count of a block and returns the instances and the
-// rest of the body.
+// expand evaluates for_each and count of a block. It returns the instances and the rest of the body.
 func expand(x *Context, b *hcl.Block) ([]Instance, hcl.Body, hcl.Diagnostics) {
 	if native, ok := b.Body.(*hclsyntax.Body); ok && native.Attributes["for_each"] == nil &&
 		native.Attributes["count"] == nil {
@@ -226,14 +225,14 @@ func countOf(eval *hcl.EvalContext, count *hcl.Attribute) ([]Instance, hcl.Diagn
 	return list, diags
 }
 
-// Instances reads for_each, count and depends_on of a module block.
+// Instances evaluates for_each, count and depends_on of a module block.
 func Instances(x *Context, b *hcl.Block) ([]Instance, []string, hcl.Diagnostics) {
 	instances, rest, diags := expand(x, b)
 	after, _, more := dependsOn(x, b, rest)
 	return instances, after, append(diags, more...)
 }
 
-// secretRepeat refuses a sensitive value: keys and their number are names, which are shown.
+// secretRepeat returns an error for a sensitive value, because instance keys and their number are shown.
 func secretRepeat(what string, a *hcl.Attribute) *hcl.Diagnostic {
 	return fail(
 		a.Expr.Range().Ptr(),
@@ -251,7 +250,7 @@ func eachOf(v cty.Value) ([]Instance, string) {
 		return nil, "for_each must not be null."
 	case !v.IsWhollyKnown():
 		return nil, "for_each must be known before anything is made."
-	case ty.IsSetType() && v.LengthInt() == 0: // toset([]) has no type of elements
+	case ty.IsSetType() && v.LengthInt() == 0: // toset([]) has no element type
 		return nil, ""
 	case !(ty.IsMapType() || ty.IsObjectType() || ty.IsSetType() && ty.ElementType() == cty.String):
 		return nil, fmt.Sprintf(

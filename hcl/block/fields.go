@@ -8,10 +8,10 @@ import (
 	daemons "clusterctl/daemons/config"
 )
 
-// Field is an attribute or a block that a body may have.
+// Field is an attribute or a nested block that a body may have.
 type Field struct {
 	Name     string
-	Type     string // as the reference names it
+	Type     string // as named in the reference
 	Default  string
 	Doc      string
 	Required bool
@@ -20,7 +20,7 @@ type Field struct {
 	body     reflect.Type
 }
 
-// Inside are the fields of a block inside.
+// Inside returns the fields of a nested block.
 func (f Field) Inside() []Field {
 	if f.body == nil {
 		return nil
@@ -29,30 +29,30 @@ func (f Field) Inside() []Field {
 }
 
 type variableBlock struct {
-	Type        any               `hcl:"type,optional"        doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
-	Default     any               `hcl:"default,optional"     doc:"Its value when nobody gives one."`
+	Type        any               `hcl:"type,optional" doc:"string, number, bool, any, list(…), set(…), map(…), tuple([…]) or object({…})." default:"any"`
+	Default     any               `hcl:"default,optional" doc:"Its value when nobody gives one."`
 	Description string            `hcl:"description,optional" doc:"For the reader."`
-	Sensitive   bool              `hcl:"sensitive,optional"   doc:"It is never shown."                                                             default:"false"`
-	Nullable    bool              `hcl:"nullable,optional"    doc:"It may be null."                                                                default:"true"`
-	Validation  []*conditionBlock `hcl:"validation,block"     doc:"What its value must be like."`
+	Sensitive   bool              `hcl:"sensitive,optional" doc:"It is never shown." default:"false"`
+	Nullable    bool              `hcl:"nullable,optional" doc:"It may be null." default:"true"`
+	Validation  []*conditionBlock `hcl:"validation,block" doc:"What its value must be like."`
 }
 
 type moduleBlock struct {
-	Source string `hcl:"source" doc:"A folder, as "./modules/web", or a Git repository, as "git::https://HOST/REPOSITORY//FOLDER?ref=TAG"."`
+	Source string `hcl:"source" doc:"A folder, as \"./modules/web\", or a Git repository, as \"git::https://HOST/REPOSITORY//FOLDER?ref=TAG\"."`
 }
 
 type repeatedBlock struct {
-	ForEach   any   `hcl:"for_each,optional"   doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
-	Count     int   `hcl:"count,optional"      doc:"How many there are: the block is declared once for each count.index."`
+	ForEach   any   `hcl:"for_each,optional" doc:"A map or a set of strings: the block is declared once for each element, each.key and each.value."`
+	Count     int   `hcl:"count,optional" doc:"How many there are: the block is declared once for each count.index."`
 	DependsOn []any `hcl:"depends_on,optional" doc:"What must be there and work before this is applied."`
 }
 
 type conditionedBlock struct {
-	Before []*conditionBlock `hcl:"precondition,block"  doc:"What must hold before the block means anything."`
+	Before []*conditionBlock `hcl:"precondition,block" doc:"What must hold before the block means anything."`
 	After  []*conditionBlock `hcl:"postcondition,block" doc:"What must hold of what the block gives, which is self."`
 }
 
-// Fields are what a block at the top may have, and what it is.
+// Fields returns the fields of a top-level block, and its description.
 func Fields(name string, labels []string) (list []Field, doc string) {
 	var body any
 	switch name {
@@ -141,7 +141,7 @@ func labels(body reflect.Type) (n int) {
 	return n
 }
 
-// meaning is a setting's help as a sentence.
+// meaning returns a setting's help as a sentence.
 func meaning(s daemons.Setting) string {
 	text := strings.ToUpper(s.Help[:1]) + s.Help[1:] + "."
 	if s.Fixed != "" {
@@ -150,7 +150,7 @@ func meaning(s daemons.Setting) string {
 	return text
 }
 
-// TopLevel are the names of the types of blocks that a file may have, with how many labels each has.
+// TopLevel returns the top-level block types with their number of labels.
 func TopLevel() map[string]int {
 	list := map[string]int{}
 	for _, b := range Schema().Blocks {

@@ -11,7 +11,7 @@ type imageBlock struct {
 	Archive string `hcl:"archive" doc:"Path of an OCI or docker archive, as docker save and skopeo copy write."`
 }
 
-// Registry is the host in the references of images that have no registry.
+// Registry is the host in the references of images from archives, which have no registry.
 const Registry = "clusterctl.local"
 
 func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -32,7 +32,7 @@ func decodeImage(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Di
 		))
 	}
 	image.Digest = digest
-	// The tag follows the content: pods that use the image roll when it changes.
+	// The tag depends on the content, so that pods that use the image are replaced when it changes.
 	image.Reference = Registry + "/" + image.Name + ":" + digest[:16]
 	c.Images = append(c.Images, image)
 	return cty.ObjectVal(

@@ -17,8 +17,7 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-// strictly decodes the kinds of Kubernetes' own groups, and refuses fields that they
-// do not have.
+// strictly decodes the kinds of Kubernetes' own groups, and rejects unknown fields.
 var strictly = sync.OnceValue(func() *strict.Serializer {
 	kinds := scheme.Scheme()
 	return strict.NewSerializerWithOptions(
@@ -51,7 +50,8 @@ func checkObject(content map[string]any, complete bool) error {
 		if !complete {
 			return nil
 		}
-		// A missing required field is no error: objects are applied over live ones, which may already have the field.
+		// A missing required field is not an error, because objects are applied over live ones, which may have the
+		// field already.
 		errs := slices.DeleteFunc(kinds.CheckNew(*gvk, object),
 			func(e *field.Error) bool { return e.Type == field.ErrorTypeRequired })
 		if len(errs) > 0 {
@@ -83,8 +83,7 @@ func (e *refusedError) Error() string {
 	return "the API refuses this " + e.kind + ": " + strings.Join(list, "; ")
 }
 
-// checkKind reports whether a kind is one of Kubernetes' own, and what is wrong when only
-// its group is.
+// checkKind reports whether a kind is one of Kubernetes' own. It returns an error if only its group is.
 func checkKind(version, kind string) (bool, error) {
 	gv, err := schema.ParseGroupVersion(version)
 	if err != nil {
@@ -122,7 +121,7 @@ func checkKind(version, kind string) (bool, error) {
 	return false, fmt.Errorf("%s has no kind %q.%s", version, kind, Suggest(kind, kinds))
 }
 
-// plainly turns the decoder's words into the language's.
+// plainly replaces Go terms in a decoding error.
 func plainly(text string) string {
 	if _, rest, ok := strings.Cut(text, "json: cannot unmarshal "); ok {
 		given, field, ok := strings.Cut(rest, " into Go struct field ")

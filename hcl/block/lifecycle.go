@@ -16,8 +16,8 @@ import (
 )
 
 type lifecycleBlock struct {
-	PreventDestroy bool           `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false."                 default:"false"`
-	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional"  doc:"Only in workload, object and manifests blocks: fields that apply sets on creation and never updates. all means every field."`
+	PreventDestroy bool           `hcl:"prevent_destroy,optional" doc:"Refuse to remove, replace or destroy it, also when the block is gone, until it has been applied with false." default:"false"`
+	IgnoreChanges  hcl.Expression `hcl:"ignore_changes,optional" doc:"Only in workload, object and manifests blocks: fields that apply sets on creation and never updates. all means every field."`
 }
 
 func (l *lifecycleBlock) preventDestroy() bool { return l != nil && l.PreventDestroy }
@@ -72,7 +72,7 @@ func (l *lifecycleBlock) ignored(check func(path []string) ([]string, error)) (l
 	if word := hcl.ExprAsKeyword(expr); word == "all" {
 		return config.Ignored{All: true}, nil
 	}
-	// JSON files have the text "all".
+	// In JSON, all is a string.
 	if v, more := expr.Value(nil); !more.HasErrors() && v.Type() == cty.String && v.IsKnown() && v.AsString() == "all" {
 		return config.Ignored{All: true}, nil
 	}
@@ -150,7 +150,7 @@ func objectField(apiVersion, kind string, short bool) func([]string) ([]string, 
 		if typ, known := scheme.Scheme().AllKnownTypes()[gv.WithKind(kind)]; err == nil && known {
 			return path, checkField(typ, apiVersion+" "+kind, path)
 		}
-		return path, nil // a custom resource: only the cluster knows its schema
+		return path, nil // only the cluster knows the schema of a custom resource
 	}
 }
 

@@ -16,26 +16,26 @@ import (
 )
 
 type loadBalancerBlock struct {
-	Name       string   `hcl:"name,optional"                     doc:"Name of the pool, by which the annotation clusterctl.local/load-balancer-pool of a service asks for it."                                                                                                                                                                                             default:"the block's label"`
-	Addresses  []string `hcl:"addresses"                         doc:"Addresses that nobody else has: ranges ("10.0.0.10-10.0.0.20"), networks ("192.168.7.0/28", without the address of the network itself and, in IPv4, its last one) and single ones, of both families."`
-	AutoAssign *bool    `hcl:"auto_assign,optional"              doc:"Whether services get an address of this pool that name neither a pool nor an address."                                                                                                                                                                                                               default:"true"`
-	Namespaces []string `hcl:"namespaces,optional"               doc:"Namespaces whose services get addresses of this pool."                                                                                                                                                                                                                                               default:"all namespaces"`
+	Name       string   `hcl:"name,optional" doc:"Name of the pool, by which the annotation clusterctl.local/load-balancer-pool of a service asks for it." default:"the block's label"`
+	Addresses  []string `hcl:"addresses" doc:"Addresses that nobody else has: ranges (\"10.0.0.10-10.0.0.20\"), networks (\"192.168.7.0/28\", without the address of the network itself and, in IPv4, its last one) and single ones, of both families."`
+	AutoAssign *bool    `hcl:"auto_assign,optional" doc:"Whether services get an address of this pool that name neither a pool nor an address." default:"true"`
+	Namespaces []string `hcl:"namespaces,optional" doc:"Namespaces whose services get addresses of this pool." default:"all namespaces"`
 	ShareNS    *bool    `hcl:"share_between_namespaces,optional" doc:"Whether services of different namespaces share an address when both have the annotation clusterctl.local/allow-shared-address with the same key. A key is no secret: with true, whoever may write services in some namespace of the pool can have the free ports of an address that another shares." default:"false: those of one namespace do"`
-	Interfaces []string `hcl:"interfaces,optional"               doc:"Network interfaces of the machines on which the addresses are announced; a machine that has none of them announces none."                                                                                                                                                                            default:"the one whose network an address is in, else that of the default route"`
+	Interfaces []string `hcl:"interfaces,optional" doc:"Network interfaces of the machines on which the addresses are announced; a machine that has none of them announces none." default:"the one whose network an address is in, else that of the default route"`
 
 	BGP *bgpBlock `hcl:"bgp,block" doc:"Routers that are told of the pool's addresses, by every machine that takes packets for them, in place of the neighbours, whom one machine at a time tells by ARP and NDP. A router that spreads packets over several routes spreads them over machines."`
 }
 
 type bgpBlock struct {
-	ASN      int64          `hcl:"asn"                doc:"Number of the machines' autonomous system, 1 to 4294967295."`
+	ASN      int64          `hcl:"asn" doc:"Number of the machines' autonomous system, 1 to 4294967295."`
 	HoldTime *string        `hcl:"hold_time,optional" doc:"After how long without a word a router takes a machine for dead, or it the router. The shorter of both is used; at least 3s." default:"3s"`
-	Peers    []bgpPeerBlock `hcl:"peer,block"         doc:"A router. Machines open the session; what routers tell is not taken."`
+	Peers    []bgpPeerBlock `hcl:"peer,block" doc:"A router. Machines open the session; what routers tell is not taken."`
 }
 
 type bgpPeerBlock struct {
-	Address string `hcl:"address"       doc:"IP address of the router."`
-	ASN     int64  `hcl:"asn"           doc:"Number of its autonomous system; that of the machines within one."`
-	Port    *int   `hcl:"port,optional" doc:"Its port."                                                         default:"179"`
+	Address string `hcl:"address" doc:"IP address of the router."`
+	ASN     int64  `hcl:"asn" doc:"Number of its autonomous system; that of the machines within one."`
+	Port    *int   `hcl:"port,optional" doc:"Its port." default:"179"`
 }
 
 func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -135,7 +135,7 @@ func decodeLoadBalancer(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(pool.Name)}), diags
 }
 
-// decodeBGP returns what a bgp block says, or why it cannot be.
+// decodeBGP returns the content of a bgp block, or a description of the error.
 func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
 	number := func(n int64) (uint32, string) {
 		if n < 1 || n > math.MaxUint32 {
@@ -174,7 +174,8 @@ func decodeBGP(raw *bgpBlock) (*daemons.BGP, string) {
 	return is, ""
 }
 
-// checkPools finds addresses that others have: other pools, the cluster's own networks, machines and the API.
+// checkPools returns errors for pool addresses that are also used by other pools, the cluster's networks, machines or
+// the API.
 func checkPools(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	type owner struct {
 		what string

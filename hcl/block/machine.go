@@ -17,32 +17,32 @@ import (
 )
 
 type machineBlock struct {
-	Name      string            `hcl:"name,optional"               doc:"Name of the Node and of the etcd member."                                                                              default:"the block's label, with the key or index"`
-	Address   string            `hcl:"address"                     doc:"IP address at which the other machines reach this one."`
-	Second    string            `hcl:"second_address,optional"     doc:"IPv6 address at which the other machines reach this one, in a cluster whose pods have addresses of both families."`
+	Name      string            `hcl:"name,optional" doc:"Name of the Node and of the etcd member." default:"the block's label, with the key or index"`
+	Address   string            `hcl:"address" doc:"IP address at which the other machines reach this one."`
+	Second    string            `hcl:"second_address,optional" doc:"IPv6 address at which the other machines reach this one, in a cluster whose pods have addresses of both families."`
 	External  []string          `hcl:"external_addresses,optional" doc:"IP addresses at which others than the cluster's machines reach this one. The Node has them as ExternalIP."`
-	Region    string            `hcl:"region,optional"             doc:"Region that the machine is in: the Node's label topology.kubernetes.io/region."`
-	Zone      string            `hcl:"zone,optional"               doc:"Zone that the machine is in, among which pods and endpoints are spread: the Node's label topology.kubernetes.io/zone."`
-	Port      *int              `hcl:"port,optional"               doc:"Port of sshd."                                                                                                         default:"22, or ~/.ssh/config's"`
-	Roles     []string          `hcl:"roles"                       doc:"control-plane, node, or both."`
-	Labels    map[string]string `hcl:"labels,optional"             doc:"Labels of the Node."`
-	Taints    []string          `hcl:"taints,optional"             doc:"Taints that the Node registers with, each as key=value:effect."`
-	SSH       *sshBlock         `hcl:"ssh,block"                   doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
-	Kubelet   *kubeletBlock     `hcl:"kubelet,block"               doc:"Settings of this machine's kubelet, before those of the cluster's block kubelet."`
-	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block"             doc:"What may become of it."`
+	Region    string            `hcl:"region,optional" doc:"Region that the machine is in: the Node's label topology.kubernetes.io/region."`
+	Zone      string            `hcl:"zone,optional" doc:"Zone that the machine is in, among which pods and endpoints are spread: the Node's label topology.kubernetes.io/zone."`
+	Port      *int              `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
+	Roles     []string          `hcl:"roles" doc:"control-plane, node, or both."`
+	Labels    map[string]string `hcl:"labels,optional" doc:"Labels of the Node."`
+	Taints    []string          `hcl:"taints,optional" doc:"Taints that the Node registers with, each as key=value:effect."`
+	SSH       *sshBlock         `hcl:"ssh,block" doc:"How to log in. What is left out comes from ~/.ssh/config, then from OpenSSH's defaults."`
+	Kubelet   *kubeletBlock     `hcl:"kubelet,block" doc:"Settings of this machine's kubelet, before those of the cluster's block kubelet."`
+	Lifecycle *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
 // kubeletLabels are the labels that a kubelet sets on its own Node.
 var kubeletLabels = []string{corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable}
 
 type sshBlock struct {
-	Host            string `hcl:"host,optional"              doc:"Name or address to log in at."                                             default:"the machine's address"`
-	User            string `hcl:"user,optional"              doc:"Who logs in: root, or somebody who may use sudo or doas."                  default:"~/.ssh/config's, or your name"`
-	Port            *int   `hcl:"port,optional"              doc:"Port of sshd."                                                             default:"22, or ~/.ssh/config's"`
-	Key             string `hcl:"key,optional"               doc:"Path of a private key. The agent and the usual keys are tried without it."`
-	Jump            string `hcl:"jump,optional"              doc:"[user@]host[:port] of a bastion to go through."`
-	KnownHosts      string `hcl:"known_hosts,optional"       doc:"Path of a file of host keys."                                              default:"~/.ssh/known_hosts"`
-	PasswordEnv     string `hcl:"password_env,optional"      doc:"Environment variable that holds the password to log in with."`
+	Host            string `hcl:"host,optional" doc:"Name or address to log in at." default:"the machine's address"`
+	User            string `hcl:"user,optional" doc:"Who logs in: root, or somebody who may use sudo or doas." default:"~/.ssh/config's, or your name"`
+	Port            *int   `hcl:"port,optional" doc:"Port of sshd." default:"22, or ~/.ssh/config's"`
+	Key             string `hcl:"key,optional" doc:"Path of a private key. The agent and the usual keys are tried without it."`
+	Jump            string `hcl:"jump,optional" doc:"[user@]host[:port] of a bastion to go through."`
+	KnownHosts      string `hcl:"known_hosts,optional" doc:"Path of a file of host keys." default:"~/.ssh/known_hosts"`
+	PasswordEnv     string `hcl:"password_env,optional" doc:"Environment variable that holds the password to log in with."`
 	SudoPasswordEnv string `hcl:"sudo_password_env,optional" doc:"Environment variable that holds the password for sudo."`
 }
 
@@ -255,7 +255,7 @@ func unreachable(a netip.Addr) string {
 	return ""
 }
 
-// regionAndZone puts region and zone among the labels, where everything that goes by them finds them.
+// regionAndZone adds region and zone to the labels, from which they are read.
 func regionAndZone(m *config.Machine, b *hcl.Block, raw machineBlock) (diags hcl.Diagnostics) {
 	for _, p := range []struct{ attribute, label, value string }{
 		{"region", corev1.LabelTopologyRegion, raw.Region}, {"zone", corev1.LabelTopologyZone, raw.Zone},

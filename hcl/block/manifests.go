@@ -19,8 +19,8 @@ type manifestsBlock struct {
 	Lifecycle *lifecycleBlock `hcl:"lifecycle,block" doc:"What may become of the objects."`
 }
 
-// decodeManifests reads the objects of YAML files. A pattern that matches nothing
-// is an error: it is a slip more often than a wish.
+// decodeManifests reads the objects in YAML files. A pattern without a match is an error, because it is usually a
+// mistake.
 func decodeManifests(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw manifestsBlock
 	diags := x.decode(b.Body, x.Eval, &raw)

@@ -13,8 +13,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Statements are the types of blocks that are about addresses: they are not evaluated, nothing refers to them, and they
-// have no labels.
+// Statements are the block types moved, import and removed, which refer to addresses. They have no labels, are not
+// evaluated, and cannot be referenced.
 var Statements = []Type{
 	{
 		"moved",
@@ -37,7 +37,7 @@ var Statements = []Type{
 	{"removed", nil, decodeRemoved, "What becomes of what is declared no more.", removedBlock{}, ""},
 }
 
-// FindStatement returns the type of statement with a name.
+// FindStatement returns the statement type with a name.
 func FindStatement(name string) (Type, bool) {
 	i := slices.IndexFunc(Statements, func(t Type) bool { return t.Name == name })
 	if i < 0 {
@@ -47,16 +47,16 @@ func FindStatement(name string) (Type, bool) {
 }
 
 type movedBlock struct {
-	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or "object.v1.ConfigMap.motd"."`
-	To   hcl.Expression `hcl:"to"   doc:"The address that it is declared with."`
+	From hcl.Expression `hcl:"from" doc:"The address that it was applied with, as machine.old or \"object.v1.ConfigMap.motd\"."`
+	To   hcl.Expression `hcl:"to" doc:"The address that it is declared with."`
 }
 
 type importBlock struct {
-	To hcl.Expression `hcl:"to" doc:"The address that it is declared with: workload.web, manifests.site or "object.v1.ConfigMap.motd"."`
+	To hcl.Expression `hcl:"to" doc:"The address that it is declared with: workload.web, manifests.site or \"object.v1.ConfigMap.motd\"."`
 }
 
 type removedBlock struct {
-	From      hcl.Expression         `hcl:"from"            doc:"The address that it was applied with. It is declared no more."`
+	From      hcl.Expression         `hcl:"from" doc:"The address that it was applied with. It is declared no more."`
 	Lifecycle *removedLifecycleBlock `hcl:"lifecycle,block" doc:"What becomes of it."`
 }
 
@@ -115,8 +115,8 @@ func decodeRemoved(_ *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.
 	return cty.NilVal, diags
 }
 
-// addressIn reads an address, which is not evaluated, since there may be nothing of that name any more: machine.a["x"],
-// or a text.
+// addressIn parses an address, either a reference such as machine.a["x"] or a string. It does not evaluate it, because
+// it may no longer be declared.
 func addressIn(expr hcl.Expression) (string, hcl.Diagnostics) {
 	wrong := func() hcl.Diagnostics {
 		return hcl.Diagnostics{
@@ -164,7 +164,7 @@ func addressed(root string) bool {
 	return false
 }
 
-// checkMoves finds moves and removals that contradict what is declared.
+// checkMoves returns errors for moved, import and removed blocks that contradict the declarations.
 func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	if len(c.Moved)+len(c.Imports)+len(c.Removed) == 0 {
 		return nil
@@ -172,7 +172,7 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	declared, names := map[string]config.Source{}, map[string]string{}
 	add := func(address string, s config.Source) {
 		declared[address] = s
-		for i, r := range address { // the block with all of its instances, and the modules that it is in
+		for i, r := range address { // also the block without its index, and the enclosing modules
 			if (r == '[' || r == '.') && config.Covers(address[:i], address) {
 				declared[address[:i]] = s
 			}
@@ -188,7 +188,7 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	for _, o := range c.Objects {
 		add(o.Address, o.Source)
 	}
-	deferred := func(address string) bool { // it may be declared once more is known
+	deferred := func(address string) bool { // it may be declared when more values are known
 		return slices.ContainsFunc(c.Deferred, func(d string) bool { return config.Covers(d, address) })
 	}
 	from := map[string]config.Source{}
@@ -274,19 +274,19 @@ func checkMoves(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl
 	return diags
 }
 
-// withinModules is the part of an address that says in which modules something is, and moduleIn one of them.
+// withinModules matches the modules at the beginning of an address. moduleIn matches one of them.
 var (
 	withinModules = regexp.MustCompile(`^(` + moduleIn.String() + `)+`)
 	moduleIn      = regexp.MustCompile(`module\.([^.\[]+)(\["(?:[^"\\]|\\.)*"\]|\[[0-9]+\])?\.`)
 )
 
-// kindIn is the kind of block that an address is of, whatever modules it is in; module for a module itself.
+// kindIn returns the block type in an address, without its modules, or "module" for the address of a module.
 func kindIn(address string) string {
 	kind, _, _ := strings.Cut(address[len(withinModules.FindString(address)):], ".")
 	return kind
 }
 
-// nameIn is the name that the address of a workload gives to what has no other: web-a for workload.web["a"].
+// nameIn returns the default name that the address of a workload implies, such as web-a for workload.web["a"].
 func nameIn(address string) string {
 	modules := withinModules.FindString(address)
 	var parts []string

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// address is the one of the instance that is being decoded, of a block with this address in its module.
+// address returns the full address of the instance being decoded. inModule is the block's address within its module.
 func (x *Context) address(inModule string) string {
 	return x.Module + inModule + x.instance.Suffix()
 }
 
 var notInNames = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// name is what something is called that says no name of its own: the block's label, after the names of the modules that
-// it is in, and with the key or index of for_each or count.
+// name returns the default name of a block: its label, after the names of the enclosing modules, and before the key or
+// index of for_each or count.
 func (x *Context) name(label string) string {
 	parts := append(append([]string{}, x.ModuleNames...), label)
 	if x.instance.kind != once {
@@ -25,7 +25,7 @@ func (x *Context) name(label string) string {
 	return named(strings.Join(parts, "-"))
 }
 
-// named makes a name of a text.
+// named converts a text to a valid name.
 func named(text string) string {
 	return strings.Trim(notInNames.ReplaceAllString(strings.ToLower(text), "-"), "-")
 }

@@ -19,8 +19,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// decodeObject reads any API object. namespace, labels and annotations stand for
-// the fields of metadata; every other attribute is a field of the object.
+// decodeObject decodes an API object. namespace, labels and annotations are shorthands for fields of metadata. Every
+// other attribute is a field of the object.
 func decodeObject(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	apiVersion, kind, name := b.Labels[0], b.Labels[1], b.Labels[2]
 	lifecycle, rest, diags := decodeLifecycle(x, b)
@@ -110,8 +110,7 @@ func isField(inner *hclsyntax.Block) bool {
 	return !slices.Contains([]string{"lifecycle", "precondition", "postcondition"}, inner.Type)
 }
 
-// checkFields checks the object, and finds the attribute that is wrong by leaving out the
-// others.
+// checkFields validates the object. It finds the invalid attribute by validating each attribute alone.
 func checkFields(b *hcl.Block, attributes hcl.Attributes, content map[string]any) (diags hcl.Diagnostics) {
 	version, kind := content["apiVersion"], content["kind"]
 	if _, err := checkKind(b.Labels[0], b.Labels[1]); err != nil {
@@ -159,7 +158,7 @@ func (e *refusedError) at(b *hcl.Block, attributes hcl.Attributes) (diags hcl.Di
 	return diags
 }
 
-// sentence ends an error as diagnostics end.
+// sentence returns an error's text with a final full stop.
 func sentence(err error) string {
 	text := err.Error()
 	if strings.HasSuffix(text, "?") || strings.HasSuffix(text, ".") {
@@ -168,8 +167,7 @@ func sentence(err error) string {
 	return text + "."
 }
 
-// Plain returns a value as encoding/json would: maps, slices, strings, float64 or
-// int64, bools and nil.
+// Plain converts a value to the types of encoding/json: maps, slices, strings, float64 or int64, bools and nil.
 func Plain(v cty.Value) (any, error) {
 	if !v.IsWhollyKnown() {
 		return nil, fmt.Errorf("the value is not known before the cluster is there")

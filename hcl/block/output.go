@@ -8,9 +8,9 @@ import (
 )
 
 type outputBlock struct {
-	Value       hcl.Expression `hcl:"value"                doc:"Any expression."`
+	Value       hcl.Expression `hcl:"value" doc:"Any expression."`
 	Description string         `hcl:"description,optional" doc:"For the reader."`
-	Sensitive   bool           `hcl:"sensitive,optional"   doc:"Not shown: output -raw NAME and output -json have it. Needed when the value comes from a sensitive variable." default:"false"`
+	Sensitive   bool           `hcl:"sensitive,optional" doc:"Not shown: output -raw NAME and output -json have it. Needed when the value comes from a sensitive variable." default:"false"`
 }
 
 func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
@@ -47,7 +47,7 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if raw.Sensitive {
 		v = v.Mark(Sensitive)
 	}
-	if x.Module != "" { // seen where the module is called
+	if x.Module != "" { // the calling module reads it
 		return v, diags
 	}
 	plain, err := Plain(x.unmark(v))

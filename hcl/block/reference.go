@@ -9,8 +9,7 @@ import (
 	daemons "clusterctl/daemons/config"
 )
 
-// Reference describes every block type with its attributes, as Markdown: the structs
-// say what there is, their tags what it means.
+// Reference returns a description of every block type in Markdown, generated from the schema structs and their tags.
 func Reference() string {
 	out := &strings.Builder{}
 	for _, t := range slices.Concat(Types, Statements) {
@@ -30,7 +29,7 @@ func Reference() string {
 	return out.String()
 }
 
-// describe writes the table of a body, and then of the blocks inside it.
+// describe writes the table of a body, followed by the tables of its nested blocks.
 func describe(out *strings.Builder, path string, body reflect.Type) {
 	out.WriteString("| attribute | type | default | |\n|---|---|---|---|\n")
 	type inner struct {
@@ -55,7 +54,7 @@ func describe(out *strings.Builder, path string, body reflect.Type) {
 			if labels(nested.Elem()) > 0 {
 				label = ` "NAME"`
 			}
-			if nested = nested.Elem(); !strings.HasPrefix(name, "init_") { // as the one without it
+			if nested = nested.Elem(); !strings.HasPrefix(name, "init_") { // the same as the block without the prefix
 				blocks = append(blocks, inner{path + " → " + name + label, nested})
 			}
 		case kind == "":
@@ -102,7 +101,7 @@ func quoted(text string) string {
 	return "`" + text + "`"
 }
 
-// typeName names a field's type as the language does.
+// typeName returns a field type's name in the language.
 func typeName(t reflect.Type) string {
 	switch t.String() {
 	case "time.Duration", "v1.Duration":

@@ -19,24 +19,24 @@ import (
 
 type registryBlock struct {
 	Host       string   `hcl:"host,label"`
-	Mirrors    []string `hcl:"mirrors,optional"            doc:"URLs of mirrors, such as "https://mirror.example:5000", tried in order before the registry. A registry block of the mirror's host sets its TLS and credentials."`
-	PlainHTTP  bool     `hcl:"plain_http,optional"         doc:"Use HTTP without TLS."                                                                                                                                           default:"false"`
-	SkipVerify bool     `hcl:"skip_verify,optional"        doc:"Do not verify the registry's certificate. An attacker in the network path can then replace images."                                                              default:"false"`
-	CA         string   `hcl:"ca,optional"                 doc:"PEM of the CAs of the registry's certificate, such as file("ca.pem"), in addition to those that the machine trusts."`
+	Mirrors    []string `hcl:"mirrors,optional" doc:"URLs of mirrors, such as \"https://mirror.example:5000\", tried in order before the registry. A registry block of the mirror's host sets its TLS and credentials."`
+	PlainHTTP  bool     `hcl:"plain_http,optional" doc:"Use HTTP without TLS." default:"false"`
+	SkipVerify bool     `hcl:"skip_verify,optional" doc:"Do not verify the registry's certificate. An attacker in the network path can then replace images." default:"false"`
+	CA         string   `hcl:"ca,optional" doc:"PEM of the CAs of the registry's certificate, such as file(\"ca.pem\"), in addition to those that the machine trusts."`
 	ClientCert string   `hcl:"client_certificate,optional" doc:"PEM of the client certificate that nodes present to the registry."`
-	ClientKey  string   `hcl:"client_key,optional"         doc:"PEM of the private key of client_certificate."`
-	Username   string   `hcl:"username,optional"           doc:"User name for pulls of pods without a pull secret."`
-	Password   string   `hcl:"password,optional"           doc:"Password of the user. Use a sensitive variable."`
+	ClientKey  string   `hcl:"client_key,optional" doc:"PEM of the private key of client_certificate."`
+	Username   string   `hcl:"username,optional" doc:"User name for pulls of pods without a pull secret."`
+	Password   string   `hcl:"password,optional" doc:"Password of the user. Use a sensitive variable."`
 }
 
 type credentialBlock struct {
 	Name    string            `hcl:"name,label"`
-	Program string            `hcl:"program"              doc:"Absolute path of the program on the nodes. Apply does not install it. All providers must be in the same folder."`
-	Images  []string          `hcl:"match_images"         doc:"Images for which the kubelet runs the program, such as ["*.dkr.ecr.*.amazonaws.com"]: a host with * for a label, and an optional port and path prefix."`
-	Cache   string            `hcl:"cache,optional"       doc:"How long the kubelet caches credentials if the response does not set a duration."                                                                       default:""12h""`
-	Version string            `hcl:"api_version,optional" doc:"Version of the credentialprovider.kubelet.k8s.io API: v1, v1beta1 or v1alpha1."                                                                         default:""v1""`
-	Args    []string          `hcl:"args,optional"        doc:"Arguments of the program."`
-	Env     map[string]string `hcl:"env,optional"         doc:"Environment variables of the program, in addition to the kubelet's."`
+	Program string            `hcl:"program" doc:"Absolute path of the program on the nodes. Apply does not install it. All providers must be in the same folder."`
+	Images  []string          `hcl:"match_images" doc:"Images for which the kubelet runs the program, such as [\"*.dkr.ecr.*.amazonaws.com\"]: a host with * for a label, and an optional port and path prefix."`
+	Cache   string            `hcl:"cache,optional" doc:"How long the kubelet caches credentials if the response does not set a duration." default:"\"12h\""`
+	Version string            `hcl:"api_version,optional" doc:"Version of the credentialprovider.kubelet.k8s.io API: v1, v1beta1 or v1alpha1." default:"\"v1\""`
+	Args    []string          `hcl:"args,optional" doc:"Arguments of the program."`
+	Env     map[string]string `hcl:"env,optional" doc:"Environment variables of the program, in addition to the kubelet's."`
 }
 
 var registryHost = regexp.MustCompile(

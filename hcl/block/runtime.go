@@ -11,16 +11,16 @@ import (
 )
 
 type runtimeBlock struct {
-	Source string      `hcl:"source,optional" doc:"bundle: the containerd that comes with clusterctl; distribution: the machine's own packages." default:""bundle""`
-	Proxy  *proxyBlock `hcl:"proxy,block"     doc:"The proxy through which the bundle's containerd pulls images. A change restarts it."`
+	Source string      `hcl:"source,optional" doc:"bundle: the containerd that comes with clusterctl; distribution: the machine's own packages." default:"\"bundle\""`
+	Proxy  *proxyBlock `hcl:"proxy,block" doc:"The proxy through which the bundle's containerd pulls images. A change restarts it."`
 
-	Registries  []registryBlock   `hcl:"registry,block"            doc:"Mirrors, TLS settings and credentials of an image registry. A change restarts nothing."`
+	Registries  []registryBlock   `hcl:"registry,block" doc:"Mirrors, TLS settings and credentials of an image registry. A change restarts nothing."`
 	Credentials []credentialBlock `hcl:"credential_provider,block" doc:"A program on the nodes that returns registry credentials through the kubelet's credential provider API. A change restarts the kubelets."`
 }
 
 type proxyBlock struct {
-	HTTP    string   `hcl:"http,optional"     doc:"URL of the proxy for connections without TLS."`
-	HTTPS   string   `hcl:"https,optional"    doc:"URL of the proxy for connections with TLS, such as "http://proxy.example.com:3128"."                                                   default:"http"`
+	HTTP    string   `hcl:"http,optional" doc:"URL of the proxy for connections without TLS."`
+	HTTPS   string   `hcl:"https,optional" doc:"URL of the proxy for connections with TLS, such as \"http://proxy.example.com:3128\"." default:"http"`
 	NoProxy []string `hcl:"no_proxy,optional" doc:"Hosts, domains (.example.com) and networks that are reached directly, besides this machine and the cluster's own networks and domain."`
 }
 
@@ -77,7 +77,7 @@ func decodeProxy(at *hcl.Range, raw *proxyBlock) (p *config.Proxy, diags hcl.Dia
 					"Invalid URL of a proxy",
 					"Write it as in \"http://proxy.example.com:3128\": http, https or socks5, a host and a port.",
 				),
-			) // it may have a password: it is not shown
+			) // the URL is not shown, because it may contain a password
 			break
 		}
 	}

@@ -9,33 +9,31 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 )
 
-// Sensitive marks values that come from a sensitive variable. The mark goes along
-// through functions and templates.
+// Sensitive is the mark of values that come from a sensitive variable. Functions and templates propagate it.
 const Sensitive = "sensitive"
 
-// decode reads a body into a struct. Structs have no marks: what was marked is noted
-// as a secret instead.
+// decode decodes a body into a struct. Structs cannot carry marks, so marked values are recorded as secrets.
 func (x *Context) decode(body hcl.Body, eval *hcl.EvalContext, into any) hcl.Diagnostics {
 	return ordered(gohcl.DecodeBody(x.open(unfold(body, eval)), eval, into))
 }
 
-// open returns the body with values that have no marks.
+// open returns a body whose expressions return values without marks.
 func (x *Context) open(body hcl.Body) hcl.Body { return openBody{body, x} }
 
-// unmark takes the marks off a value, and notes every text, number and truth under them.
+// unmark removes the marks from a value, and records all marked texts, numbers and bools as secrets.
 func (x *Context) unmark(v cty.Value) cty.Value {
 	plain, marked := v.UnmarkDeepWithPaths()
 	for _, m := range marked {
 		if part, err := m.Path.Apply(plain); err == nil {
 			x.Secrets = append(x.Secrets, Texts(part)...)
-		} else { // an element of a set has no path of its own
+		} else { // elements of sets have no path of their own
 			x.Secrets = append(x.Secrets, Texts(plain)...)
 		}
 	}
 	return plain
 }
 
-// Texts returns the texts, numbers and truths in a value, as they would be printed.
+// Texts returns the texts, numbers and bools in a value, formatted as text.
 func Texts(v cty.Value) (list []string) {
 	v, _ = v.UnmarkDeep()
 	_ = cty.Walk(v, func(_ cty.Path, e cty.Value) (bool, error) {
@@ -58,8 +56,7 @@ func textOf(v cty.Value) (string, bool) {
 	return v.AsString(), true
 }
 
-// Remark marks what a block gives to expressions where it is, or has in it, one of the
-// secrets that were in the block.
+// Remark marks those parts of a block's value that equal or contain a secret of the block.
 func Remark(v cty.Value, secrets []string) cty.Value {
 	if len(secrets) == 0 || v == cty.NilVal {
 		return v
@@ -82,7 +79,7 @@ func Remark(v cty.Value, secrets []string) cty.Value {
 	return marked
 }
 
-// openBody is a body whose expressions give values without marks.
+// openBody is a body whose expressions return values without marks.
 type openBody struct {
 	hcl.Body
 	x *Context

@@ -21,10 +21,10 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// A block of settings has the attributes that its daemon's configuration type marks as settings. What a new one is
-// called, is and means is said there, once.
+// settingsBlock is implemented by blocks whose attributes are the settings in a daemon's configuration type. Names,
+// types and descriptions of settings are defined only there.
 type settingsBlock interface {
-	settings() any // a pointer to the daemon's configuration with its defaults
+	settings() any // returns a pointer to the daemon's default configuration
 }
 
 type (
@@ -48,10 +48,10 @@ type (
 		Body     hcl.Body `hcl:",remain"`
 	}
 	ingressBlock struct {
-		Class        string            `hcl:"class,optional"         doc:"Name of the IngressClass, which apply makes."                                                                                                                                            default:""clusterctl""`
-		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it."                                                                                                                                        default:"true"`
-		GatewayAPI   *bool             `hcl:"gateway_api,optional"   doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
-		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on."                                                                                                                                             default:"all nodes"`
+		Class        string            `hcl:"class,optional" doc:"Name of the IngressClass, which apply makes." default:"\"clusterctl\""`
+		DefaultClass *bool             `hcl:"default_class,optional" doc:"Whether Ingresses that name no class are for it." default:"true"`
+		GatewayAPI   *bool             `hcl:"gateway_api,optional" doc:"Whether apply installs the kinds of Gateway API that the proxy carries out, and a GatewayClass of the class' name. They stay when this is taken back: with them their objects would go." default:"false"`
+		NodeSelector map[string]string `hcl:"node_selector,optional" doc:"Labels of the nodes that the proxy runs on." default:"all nodes"`
 		Body         hcl.Body          `hcl:",remain"`
 	}
 )
@@ -66,7 +66,7 @@ func (networkBlock) settings() any     { return pointer(daemons.DefaultNetwork()
 func (dnsBlock) settings() any         { return pointer(daemons.DefaultDNS()) }
 func (ingressBlock) settings() any     { return pointer(daemons.DefaultIngress()) }
 
-// decodeSettings reads the cluster's settings of daemons.
+// decodeSettings decodes the daemons' settings of the cluster block.
 func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Cluster) (diags hcl.Diagnostics) {
 	add := func(more hcl.Diagnostics) { diags = append(diags, more...) }
 	if r := raw.Scheduler; r != nil {
@@ -134,7 +134,7 @@ func decodeSettings(x *Context, b *hcl.Block, raw *clusterBlock, c *config.Clust
 	return diags
 }
 
-// choose reads the settings that a block has besides attributes of its own, and checks what the daemon would be told.
+// choose decodes the settings in a block, apart from its own attributes, and validates the resulting configuration.
 func choose[T any](
 	x *Context,
 	b *hcl.Block,
@@ -151,7 +151,7 @@ func choose[T any](
 			schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name})
 		}
 	}
-	content, _, _ := body.PartialContent(schema) // inside a dynamic block, this knows its iterator
+	content, _, _ := body.PartialContent(schema) // unlike JustAttributes, this resolves the iterator of a dynamic block
 	attributes := content.Attributes
 	settings := daemons.Settings(&def)
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
@@ -176,7 +176,7 @@ func choose[T any](
 	into.Over(&cfg)
 	for _, p := range append(daemons.Problems(&cfg), declared(&cfg)...) {
 		if p.With != "" && b.Type == "machine" {
-			continue // the cluster's settings stand beside its own: checkKubelets knows both
+			continue // checked together with the cluster's settings in checkKubelets
 		}
 		at := deeper(b, block)
 		if a := attributes[p.Name]; a != nil {
@@ -187,7 +187,7 @@ func choose[T any](
 	return diags
 }
 
-// noSetting says why a name is no setting, and what might be meant.
+// noSetting explains that a name is not a setting, with a suggestion.
 func noSetting(block, name string, def any) string {
 	plain := func(text string) string { return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(text)) }
 	var known []string
@@ -215,10 +215,10 @@ func noSetting(block, name string, def any) string {
 	return fmt.Sprintf("%s has no setting %q: no daemon of the cluster reads it.%s", block, name, hint)
 }
 
-// settingOf is a value as a field of a daemon's configuration has it.
+// settingOf converts a value to the type of a configuration field.
 func settingOf(v cty.Value, field reflect.Type) (any, error) {
 	var want cty.Type
-	var write, hint string // what to write instead; hint is the same for durations
+	var write, hint string // what to write instead; hint is for durations
 	switch reflect.New(field).Elem().Interface().(type) {
 	case string:
 		want, write = cty.String, "a text in quotes"
@@ -265,7 +265,7 @@ func settingOf(v cty.Value, field reflect.Type) (any, error) {
 	return into.Elem().Interface(), nil
 }
 
-// declared is what a declaration may not say of a daemon although the daemon itself would take it.
+// declared returns problems with settings that a daemon would accept but a configuration may not contain.
 func declared(cfg any) (list []daemons.Problem) {
 	everywhere := func(name, address string) {
 		host, port, err := net.SplitHostPort(address)
@@ -321,11 +321,11 @@ func declared(cfg any) (list []daemons.Problem) {
 
 func anyMachine(host string) bool { return host == "127.0.0.1" || host == "0.0.0.0" }
 
-// checkKubelets finds what the settings of the cluster and of a machine come to together.
+// checkKubelets validates the combined kubelet settings of the cluster and of each machine.
 func checkKubelets(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	manager := daemons.DefaultControllerManager()
 	c.Controllers.Over(&manager)
-	addresses := 1<<(32-manager.NodeCIDRMaskSize) - 3 // without the network's own, its broadcast's and the gateway's
+	addresses := 1<<(32-manager.NodeCIDRMaskSize) - 3 // without the network, broadcast and gateway addresses
 	for i := range c.Machines {
 		m := &c.Machines[i]
 		cfg := daemons.DefaultKubeletSettings()

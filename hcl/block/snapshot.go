@@ -14,24 +14,24 @@ import (
 )
 
 type snapshotBlock struct {
-	Schedule  string   `hcl:"schedule,optional"  doc:"When, as five fields of cron in UTC, "0 */6 * * *", or @hourly, @daily, @weekly, @monthly."`
-	Every     string   `hcl:"every,optional"     doc:"Instead of schedule: the period, as 12h or 30m; a minute at least. The first is taken a minute after the machine's start."                                                                                        default:""6h""`
-	Jitter    string   `hcl:"jitter,optional"    doc:"Each machine takes it up to so much later, so that they do not all read their disks at once."                                                                                                                     default:"a tenth of the period, ten minutes at most"`
-	Keep      *int     `hcl:"keep,optional"      doc:"How many are kept on each machine, and in the bucket. As many again are kept of those that apply takes before a risky change; those taken with clusterctl etcd snapshot save stay until they are pruned by hand." default:"5"`
-	MaxAge    string   `hcl:"max_age,optional"   doc:"How long they are kept at most, as 168h. The newest always stays."                                                                                                                                                default:"for ever"`
-	Directory string   `hcl:"directory,optional" doc:"Folder on each control-plane machine that holds a member, better on a disk of its own. It is root's alone."                                                                                                       default:""/var/lib/etcd-snapshots""`
-	S3        *s3Block `hcl:"s3,block"           doc:"A bucket that the leader's snapshots go to as well."`
+	Schedule  string   `hcl:"schedule,optional" doc:"When, as five fields of cron in UTC, \"0 */6 * * *\", or @hourly, @daily, @weekly, @monthly."`
+	Every     string   `hcl:"every,optional" doc:"Instead of schedule: the period, as 12h or 30m; a minute at least. The first is taken a minute after the machine's start." default:"\"6h\""`
+	Jitter    string   `hcl:"jitter,optional" doc:"Each machine takes it up to so much later, so that they do not all read their disks at once." default:"a tenth of the period, ten minutes at most"`
+	Keep      *int     `hcl:"keep,optional" doc:"How many are kept on each machine, and in the bucket. As many again are kept of those that apply takes before a risky change; those taken with clusterctl etcd snapshot save stay until they are pruned by hand." default:"5"`
+	MaxAge    string   `hcl:"max_age,optional" doc:"How long they are kept at most, as 168h. The newest always stays." default:"for ever"`
+	Directory string   `hcl:"directory,optional" doc:"Folder on each control-plane machine that holds a member, better on a disk of its own. It is root's alone." default:"\"/var/lib/etcd-snapshots\""`
+	S3        *s3Block `hcl:"s3,block" doc:"A bucket that the leader's snapshots go to as well."`
 }
 
 type s3Block struct {
-	Endpoint  string `hcl:"endpoint"               doc:"URL of the object store, as https://s3.eu-central-1.amazonaws.com."`
-	Bucket    string `hcl:"bucket"                 doc:"Name of the bucket, which must be there."`
-	Prefix    string `hcl:"prefix,optional"        doc:"Folder in the bucket. Each cluster has one of its own: what is in it and too old is removed."                                                          default:"the cluster's name"`
-	Region    string `hcl:"region,optional"        doc:"Region that requests are signed for."                                                                                                                  default:"what the endpoint says"`
-	PathStyle *bool  `hcl:"path_style,optional"    doc:"Write the bucket into the path rather than into the server's name, as most stores but Amazon's want."                                                  default:"false"`
-	CA        string `hcl:"ca,optional"            doc:"Certificates that the endpoint's is verified by, as in file("s3-ca.pem")."                                                                             default:"what the machine trusts"`
-	AccessKey string `hcl:"access_key_id"          doc:"Who writes. It may put, get, list and remove objects below the prefix."`
-	SecretKey string `hcl:"secret_access_key"      doc:"Its secret: from a sensitive variable, which an environment variable can set. On machines it is in a file that root alone may read, and nowhere else."`
+	Endpoint  string `hcl:"endpoint" doc:"URL of the object store, as https://s3.eu-central-1.amazonaws.com."`
+	Bucket    string `hcl:"bucket" doc:"Name of the bucket, which must be there."`
+	Prefix    string `hcl:"prefix,optional" doc:"Folder in the bucket. Each cluster has one of its own: what is in it and too old is removed." default:"the cluster's name"`
+	Region    string `hcl:"region,optional" doc:"Region that requests are signed for." default:"what the endpoint says"`
+	PathStyle *bool  `hcl:"path_style,optional" doc:"Write the bucket into the path rather than into the server's name, as most stores but Amazon's want." default:"false"`
+	CA        string `hcl:"ca,optional" doc:"Certificates that the endpoint's is verified by, as in file(\"s3-ca.pem\")." default:"what the machine trusts"`
+	AccessKey string `hcl:"access_key_id" doc:"Who writes. It may put, get, list and remove objects below the prefix."`
+	SecretKey string `hcl:"secret_access_key" doc:"Its secret: from a sensitive variable, which an environment variable can set. On machines it is in a file that root alone may read, and nowhere else."`
 	Session   string `hcl:"session_token,optional" doc:"Of temporary credentials."`
 }
 
@@ -105,8 +105,8 @@ func decodeSnapshot(x *Context, b *hcl.Block, raw *snapshotBlock, c *config.Clus
 	return append(diags, decodeS3(x, b, raw.S3, c)...)
 }
 
-// mayHold reports whether a folder may have snapshots in it: one that lasts, that the unit may write, and that is not
-// the store's own.
+// mayHold reports whether a directory may hold snapshots: it is persistent, the unit may write to it, and it does not
+// belong to the store.
 func mayHold(dir string) bool {
 	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" {
 		return false
@@ -192,7 +192,7 @@ func decodeS3(x *Context, b *hcl.Block, raw *s3Block, c *config.Cluster) (diags 
 	return diags
 }
 
-// deeper finds an attribute in blocks inside each other; the innermost block that is there when it is not.
+// deeper returns the range of an attribute in nested blocks, or of the innermost of these blocks that exists.
 func deeper(b *hcl.Block, names ...string) *hcl.Range {
 	at := b.DefRange.Ptr()
 	body, _ := b.Body.(*hclsyntax.Body)

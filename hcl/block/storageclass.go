@@ -17,24 +17,24 @@ import (
 )
 
 type storageClassBlock struct {
-	Name           string              `hcl:"name,optional"                   doc:"Name of the StorageClass."                                                                                                                                                                   default:"the block's label"`
-	Default        *bool               `hcl:"default,optional"                doc:"Whether claims that name no class get it. One class may be the default."                                                                                                                     default:"false"`
-	Provisioner    string              `hcl:"provisioner,optional"            doc:"Who makes the volumes. The cluster's own makes directories below /var/lib/clusterctl/volumes of the node that a claim's first pod runs on; others are programs that you run in the cluster." default:""clusterctl.local/directory""`
-	ReclaimPolicy  string              `hcl:"reclaim_policy,optional"         doc:"What becomes of a volume and its data when its claim is deleted: Delete or Retain."                                                                                                          default:""Delete""`
-	BindingMode    string              `hcl:"volume_binding_mode,optional"    doc:"When a claim gets its volume: WaitForFirstConsumer, on the node of its first pod, or Immediate, which directories of nodes cannot have."                                                     default:""WaitForFirstConsumer""`
-	AllowExpansion *bool               `hcl:"allow_volume_expansion,optional" doc:"Whether claims may be made larger."                                                                                                                                                          default:"true"`
-	Parameters     map[string]string   `hcl:"parameters,optional"             doc:"What the provisioner is told. The cluster's own has none."                                                                                                                                   default:"none"`
-	Topologies     map[string][]string `hcl:"allowed_topologies,optional"     doc:"Nodes on which volumes may be, by their labels, as { "topology.kubernetes.io/zone" = ["a", "b"] }."                                                                                          default:"all nodes"`
-	MountOptions   []string            `hcl:"mount_options,optional"          doc:"Options that volumes are mounted with. A directory of a node has none."                                                                                                                      default:"none"`
-	Annotations    map[string]string   `hcl:"annotations,optional"            doc:"Annotations of the StorageClass."`
-	Labels         map[string]string   `hcl:"labels,optional"                 doc:"Labels of the StorageClass."`
-	Lifecycle      *lifecycleBlock     `hcl:"lifecycle,block"                 doc:"What may become of it."`
+	Name           string              `hcl:"name,optional" doc:"Name of the StorageClass." default:"the block's label"`
+	Default        *bool               `hcl:"default,optional" doc:"Whether claims that name no class get it. One class may be the default." default:"false"`
+	Provisioner    string              `hcl:"provisioner,optional" doc:"Who makes the volumes. The cluster's own makes directories below /var/lib/clusterctl/volumes of the node that a claim's first pod runs on; others are programs that you run in the cluster." default:"\"clusterctl.local/directory\""`
+	ReclaimPolicy  string              `hcl:"reclaim_policy,optional" doc:"What becomes of a volume and its data when its claim is deleted: Delete or Retain." default:"\"Delete\""`
+	BindingMode    string              `hcl:"volume_binding_mode,optional" doc:"When a claim gets its volume: WaitForFirstConsumer, on the node of its first pod, or Immediate, which directories of nodes cannot have." default:"\"WaitForFirstConsumer\""`
+	AllowExpansion *bool               `hcl:"allow_volume_expansion,optional" doc:"Whether claims may be made larger." default:"true"`
+	Parameters     map[string]string   `hcl:"parameters,optional" doc:"What the provisioner is told. The cluster's own has none." default:"none"`
+	Topologies     map[string][]string `hcl:"allowed_topologies,optional" doc:"Nodes on which volumes may be, by their labels, as { \"topology.kubernetes.io/zone\" = [\"a\", \"b\"] }." default:"all nodes"`
+	MountOptions   []string            `hcl:"mount_options,optional" doc:"Options that volumes are mounted with. A directory of a node has none." default:"none"`
+	Annotations    map[string]string   `hcl:"annotations,optional" doc:"Annotations of the StorageClass."`
+	Labels         map[string]string   `hcl:"labels,optional" doc:"Labels of the StorageClass."`
+	Lifecycle      *lifecycleBlock     `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
-// defaultClass is the annotation of the class that claims get which name none.
+// defaultClass is the annotation of the StorageClass for claims that name none.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// decodeStorageClass makes a StorageClass, which is planned, applied and pruned as every object.
+// decodeStorageClass decodes a StorageClass, which is handled like every other object afterwards.
 func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {
 	var raw storageClassBlock
 	diags := x.decode(b.Body, x.Eval, &raw)
@@ -165,7 +165,7 @@ func decodeStorageClass(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value,
 	return cty.ObjectVal(map[string]cty.Value{"name": cty.StringVal(name)}), diags
 }
 
-// oneDefault finds a second class that claims would get which name none: of two, the newer one would win.
+// oneDefault returns an error for a second default StorageClass, because the newer of the two would be used.
 func oneDefault(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	var first *config.Object
 	for i := range c.Objects {

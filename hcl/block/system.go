@@ -13,18 +13,18 @@ import (
 )
 
 type systemBlock struct {
-	Packages []string     `hcl:"packages,optional" doc:"Packages of the distribution that every machine has installed, as ["nfs-common"]. What is taken out of the list stays installed. Debian and its relatives."`
-	Upgrade  string       `hcl:"upgrade,optional"  doc:"Which of the distribution's packages apply upgrades, on a node without its pods and on one machine of the control plane at a time: security, those that its security archive has; all; or none. What the plan shows is what is upgraded; lists of packages that are older than a day are read anew by apply, and what these bring is the next plan's." default:""none""`
-	Reboot   string       `hcl:"reboot,optional"   doc:"Whether apply reboots a machine whose system asks for it, as after a new kernel: when-required or never."                                                                                                                                                                                                                                              default:""never""`
-	Proxy    *proxyBlock  `hcl:"proxy,block"       doc:"Proxy for connections from machines to hosts outside the cluster. See "Machines behind a proxy" in operations.md. A change restarts the daemons that use it."`
-	Window   *windowBlock `hcl:"window,block"      doc:"When upgrades and reboots may be. At other times apply does everything else, and says when the window opens."`
+	Packages []string     `hcl:"packages,optional" doc:"Packages of the distribution that every machine has installed, as [\"nfs-common\"]. What is taken out of the list stays installed. Debian and its relatives."`
+	Upgrade  string       `hcl:"upgrade,optional" doc:"Which of the distribution's packages apply upgrades, on a node without its pods and on one machine of the control plane at a time: security, those that its security archive has; all; or none. What the plan shows is what is upgraded; lists of packages that are older than a day are read anew by apply, and what these bring is the next plan's." default:"\"none\""`
+	Reboot   string       `hcl:"reboot,optional" doc:"Whether apply reboots a machine whose system asks for it, as after a new kernel: when-required or never." default:"\"never\""`
+	Proxy    *proxyBlock  `hcl:"proxy,block" doc:"Proxy for connections from machines to hosts outside the cluster. See \"Machines behind a proxy\" in operations.md. A change restarts the daemons that use it."`
+	Window   *windowBlock `hcl:"window,block" doc:"When upgrades and reboots may be. At other times apply does everything else, and says when the window opens."`
 }
 
 type windowBlock struct {
-	Days     []string `hcl:"days,optional"     doc:"Days of the week on which it opens, as ["sat", "sun"]."                             default:"all"`
-	From     string   `hcl:"from"              doc:"When it opens, as "02:00"."`
-	To       string   `hcl:"to"                doc:"When it closes: no machine's turn begins after that. Before from: on the next day."`
-	Timezone string   `hcl:"timezone,optional" doc:"Whose clock that is, as "Europe/Berlin"."                                           default:""UTC""`
+	Days     []string `hcl:"days,optional" doc:"Days of the week on which it opens, as [\"sat\", \"sun\"]." default:"all"`
+	From     string   `hcl:"from" doc:"When it opens, as \"02:00\"."`
+	To       string   `hcl:"to" doc:"When it closes: no machine's turn begins after that. Before from: on the next day."`
+	Timezone string   `hcl:"timezone,optional" doc:"Whose clock that is, as \"Europe/Berlin\"." default:"\"UTC\""`
 }
 
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)

@@ -13,8 +13,7 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Validate checks what no single block can: that the parts fit together. at
-// returns the range of a block's header.
+// Validate checks how blocks fit together. at returns the range of a block's header.
 func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	type network struct {
 		what   string
@@ -106,7 +105,7 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 		}
 	}
 	if _, own := addresses[c.VirtualAddress]; own {
-		c.VirtualAddress = netip.Addr{} // the endpoint is a machine's: there is nothing to move
+		c.VirtualAddress = netip.Addr{} // the endpoint is a machine's own address, so it does not move
 	}
 	for _, n := range networks {
 		if n.prefix.Contains(c.VirtualAddress) {
@@ -158,8 +157,8 @@ func Validate(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.D
 	return append(diags, missingInstances(c, at)...)
 }
 
-// hostControlPlane makes nodes of the machines whose control plane is static pods. Those
-// that were not declared as nodes keep other pods away.
+// hostControlPlane makes nodes of machines whose control plane runs as static pods. Machines that are not declared as
+// nodes get a taint that keeps other pods away.
 func hostControlPlane(c *config.Cluster) {
 	for i := range c.Machines {
 		m := &c.Machines[i]
@@ -239,7 +238,7 @@ func duplicateObjects(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 	return diags
 }
 
-// made are the kinds of the objects that a workload is in the cluster, all of its name.
+// made returns the kinds of a workload's objects, which all have its name.
 func made(w config.Workload) []string {
 	kinds := []string{"apps/v1 Deployment"}
 	if w.Service != nil {
@@ -251,7 +250,7 @@ func made(w config.Workload) []string {
 	return kinds
 }
 
-// missingInstances finds what depends_on names by a key that for_each does not have.
+// missingInstances returns errors for instances in depends_on that do not exist.
 func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (diags hcl.Diagnostics) {
 	if len(c.Deferred) > 0 {
 		return nil
@@ -297,7 +296,8 @@ func missingInstances(c *config.Cluster, at func(config.Source) *hcl.Range) (dia
 
 func place(s config.Source) string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
 
-// checkSecond finds a machine that lacks the address of a family that pods have, or has one that nobody uses.
+// checkSecond returns an error if a machine lacks the second address that dual-stack pods need, or has one that is not
+// used.
 func checkSecond(c *config.Cluster, m config.Machine, at func(config.Source) *hcl.Range) hcl.Diagnostics {
 	switch both := len(c.PodCIDRs) > 1; {
 	case both && !m.IP.Is4():

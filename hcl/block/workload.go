@@ -12,36 +12,36 @@ import (
 )
 
 type workloadBlock struct {
-	Name           string            `hcl:"name,optional"            doc:"Name of the Deployment and of what belongs to it."                                                     default:"the block's label, with the key or index"`
-	Namespace      string            `hcl:"namespace,optional"       doc:"Namespace; it is made when it is not there."                                                           default:""default""`
-	Replicas       *int              `hcl:"replicas,optional"        doc:"How many pods."                                                                                        default:"1"`
-	Labels         map[string]string `hcl:"labels,optional"          doc:"Labels of everything that the block makes."`
-	Annotations    map[string]string `hcl:"annotations,optional"     doc:"Annotations of the same."`
-	NodeSelector   map[string]string `hcl:"node_selector,optional"   doc:"Labels that a node must have."`
-	ServiceAccount string            `hcl:"service_account,optional" doc:"Service account of the pods."                                                                          default:""default""`
-	HostNetwork    bool              `hcl:"host_network,optional"    doc:"The pods use the machine's own network."                                                               default:"false"`
-	Config         map[string]string `hcl:"config,optional"          doc:"Files by name: a ConfigMap of the workload's name, also the volume config. Pods roll when it changes."`
-	Containers     []containerBlock  `hcl:"container,block"          doc:"A container of the pods."`
-	Init           []containerBlock  `hcl:"init_container,block"     doc:"A container that runs to its end before the others start."`
-	Volumes        []volumeBlock     `hcl:"volume,block"             doc:"A directory that containers can mount, with exactly one source."`
-	Service        *serviceBlock     `hcl:"service,block"            doc:"One name and address for all pods."`
-	Lifecycle      *lifecycleBlock   `hcl:"lifecycle,block"          doc:"What may become of it."`
+	Name           string            `hcl:"name,optional" doc:"Name of the Deployment and of what belongs to it." default:"the block's label, with the key or index"`
+	Namespace      string            `hcl:"namespace,optional" doc:"Namespace; it is made when it is not there." default:"\"default\""`
+	Replicas       *int              `hcl:"replicas,optional" doc:"How many pods." default:"1"`
+	Labels         map[string]string `hcl:"labels,optional" doc:"Labels of everything that the block makes."`
+	Annotations    map[string]string `hcl:"annotations,optional" doc:"Annotations of the same."`
+	NodeSelector   map[string]string `hcl:"node_selector,optional" doc:"Labels that a node must have."`
+	ServiceAccount string            `hcl:"service_account,optional" doc:"Service account of the pods." default:"\"default\""`
+	HostNetwork    bool              `hcl:"host_network,optional" doc:"The pods use the machine's own network." default:"false"`
+	Config         map[string]string `hcl:"config,optional" doc:"Files by name: a ConfigMap of the workload's name, also the volume config. Pods roll when it changes."`
+	Containers     []containerBlock  `hcl:"container,block" doc:"A container of the pods."`
+	Init           []containerBlock  `hcl:"init_container,block" doc:"A container that runs to its end before the others start."`
+	Volumes        []volumeBlock     `hcl:"volume,block" doc:"A directory that containers can mount, with exactly one source."`
+	Service        *serviceBlock     `hcl:"service,block" doc:"One name and address for all pods."`
+	Lifecycle      *lifecycleBlock   `hcl:"lifecycle,block" doc:"What may become of it."`
 }
 
 type volumeBlock struct {
 	Name      string `hcl:"name,label"`
-	EmptyDir  bool   `hcl:"empty_dir,optional"  doc:"Empty, and gone with the pod."    default:"false"`
-	HostPath  string `hcl:"host_path,optional"  doc:"A path of the machine."`
+	EmptyDir  bool   `hcl:"empty_dir,optional" doc:"Empty, and gone with the pod." default:"false"`
+	HostPath  string `hcl:"host_path,optional" doc:"A path of the machine."`
 	ConfigMap string `hcl:"config_map,optional" doc:"Name of a ConfigMap."`
-	Secret    string `hcl:"secret,optional"     doc:"Name of a Secret."`
-	Claim     string `hcl:"claim,optional"      doc:"Name of a PersistentVolumeClaim."`
+	Secret    string `hcl:"secret,optional" doc:"Name of a Secret."`
+	Claim     string `hcl:"claim,optional" doc:"Name of a PersistentVolumeClaim."`
 }
 
 type serviceBlock struct {
-	Type      string         `hcl:"type,optional"       doc:"ClusterIP, NodePort or LoadBalancer."                           default:""ClusterIP", or "NodePort" with node_ports"`
-	Ports     map[string]int `hcl:"ports"               doc:"Names of containers' ports to the service's own."`
+	Type      string         `hcl:"type,optional" doc:"ClusterIP, NodePort or LoadBalancer." default:"\"ClusterIP\", or \"NodePort\" with node_ports"`
+	Ports     map[string]int `hcl:"ports" doc:"Names of containers' ports to the service's own."`
 	NodePorts map[string]int `hcl:"node_ports,optional" doc:"Names of ports to ports of every machine, from 30000 to 32767."`
-	Headless  bool           `hcl:"headless,optional"   doc:"No address of its own: the name leads to the pods."             default:"false"`
+	Headless  bool           `hcl:"headless,optional" doc:"No address of its own: the name leads to the pods." default:"false"`
 }
 
 func decodeWorkload(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.Diagnostics) {

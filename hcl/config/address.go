@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// modulePath is an address of a module, or of one of its instances.
+// modulePath matches an address of a module, or of one of its instances.
 var modulePath = regexp.MustCompile(`^(module\.[^.\[]+(\[[^\]]*\])?\.)*module\.[^.\[]+(\[[^\]]*\])?$`)
 
-// Covers says whether a selection names an address: machine.node names all of its instances, and module.shop
-// everything that is in it.
+// Covers reports whether a selection includes an address: machine.node includes all its instances, and module.shop
+// includes everything in the module.
 func Covers(selection, address string) bool {
 	rest, ok := strings.CutPrefix(address, selection)
 	if !ok {
@@ -18,19 +18,20 @@ func Covers(selection, address string) bool {
 	return rest == "" || rest[0] == '[' || rest[0] == '.' && modulePath.MatchString(selection)
 }
 
-// Moved says that what was applied under one address is declared under another.
+// Moved declares that what was applied under one address is now declared under another.
 type Moved struct {
 	From, To string
 	Source   Source
 }
 
-// Import says that an object that is there already, of somebody else's making, is taken over by what is declared.
+// Import declares that an existing object, created by someone else, is taken over by a declared one.
 type Import struct {
 	To     string
 	Source Source
 }
 
-// Removed says what becomes of what is declared no more: it is taken away, or left as it is and forgotten.
+// Removed declares what happens to something that is no longer declared: it is deleted, or it stays unchanged and is no
+// longer managed.
 type Removed struct {
 	From    string
 	Destroy bool

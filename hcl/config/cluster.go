@@ -1,7 +1,6 @@
-// Package config is the typed description of a cluster that a configuration
-// says: plain values, complete and consistent, without behaviour beyond looking
-// things up. How they are written is hcl/block's, how they are read from files
-// hcl/load's, and what follows from them for machines provision's.
+// Package config defines a cluster as a configuration describes it. It has plain, complete and consistent values,
+// without behaviour beyond lookups. Package block defines the syntax, package load reads it from files, and the
+// packages in provision derive what is installed on machines.
 package config
 
 import (
@@ -21,15 +20,15 @@ const KubernetesVersion = version.Kubernetes
 // Cluster is everything that a configuration declares.
 type Cluster struct {
 	Name         string
-	Version      string // KubernetesVersion
+	Version      string // always KubernetesVersion
 	PodCIDRs     []netip.Prefix
 	ServiceCIDRs []netip.Prefix
-	Domain       string // of service names, cluster.local
-	Endpoint     string // host:port at which clients reach the API; the first control-plane machine when empty
-	// VirtualAddress is the endpoint's when the control plane itself holds it: one
-	// machine at a time. It is not valid when the endpoint is somebody else's.
+	Domain       string // DNS domain of services, such as cluster.local
+	Endpoint     string // host:port at which clients reach the API; if empty, the first control-plane machine
+	// VirtualAddress is the endpoint's address if the control plane itself holds it, on one machine at a time. It is
+	// invalid if the endpoint is managed elsewhere.
 	VirtualAddress netip.Addr
-	// ControlPlaneForm is how the control plane's programs run: FormSystemd or FormStaticPods.
+	// ControlPlaneForm is how the control plane's daemons run: FormSystemd or FormStaticPods.
 	ControlPlaneForm string
 	API              API
 	Etcd             Etcd
@@ -39,33 +38,35 @@ type Cluster struct {
 	Roll             Roll
 	System           System
 
-	// What is chosen of daemons' settings; everything else is as by default, or worked out.
+	// The chosen settings of daemons. All others have default or computed values.
 	Scheduler   daemons.Chosen[daemons.Scheduler]
 	Controllers daemons.Chosen[daemons.ControllerManager]
-	Kubelet     daemons.Chosen[daemons.KubeletSettings] // of all machines; Machine.Kubelet goes before it
+	Kubelet     daemons.Chosen[daemons.KubeletSettings] // for all machines; Machine.Kubelet takes precedence
 	Proxy       daemons.Chosen[daemons.Proxy]
 	Network     daemons.Chosen[daemons.Network]
 	DNS         DNS
-	Ingress     *Ingress // nil: none
+	Ingress     *Ingress // nil means none
 
 	Machines  []Machine
-	Inventory inventory.Inventory // of all machines, worked out when a plan is made; nil when there is no such
-	// pools were applied once, worked out when a plan is made: that there are none now has to be said
+	Inventory inventory.Inventory // of all machines, computed when a plan is made; nil before that
+	// HadPools means that pools were applied before, so that an empty list must be applied as well. It is set when a
+	// plan is made.
 	HadPools    bool
-	FormerUsers bool // machines have certificates of daemons/config.FormerUsers, set when a plan is made
+	FormerUsers bool // some machines have certificates of daemons/config.FormerUsers; set when a plan is made
 	Images      []Image
 	Workloads   []Workload
-	Objects     []Object // from object blocks and from manifests
+	Objects     []Object // from object blocks and manifests
 	Pools       []Pool   // of addresses for services of type LoadBalancer
 	Moved       []Moved
 	Removed     []Removed
 	Imports     []Import
 	Outputs     []Output
 
-	// Deferred are addresses of blocks that refer to what is known only when a plan is made, and are not here yet.
+	// Deferred are the addresses of blocks that depend on values known only when a plan is made. They are not part of
+	// this value yet.
 	Deferred []string
 
-	Secrets []string // values of sensitive variables: never printed
+	Secrets []string // sensitive values, which must not be printed
 	Source  Source
 }
 
@@ -75,44 +76,44 @@ const (
 	FormStaticPods = "static-pods"
 )
 
-// ControlPlaneNode is the label of nodes that run a control plane of static pods, and the
-// key of the taint that keeps other pods from them.
+// ControlPlaneNode is the label of nodes that run a control plane of static pods. It is also the key of the taint that
+// keeps other pods off them.
 const ControlPlaneNode = "node-role.kubernetes.io/control-plane"
 
-// Source is where something is declared.
+// Source is the position of a declaration.
 type Source struct {
 	File string
 	Line int
 }
 
-// API says how API servers answer.
+// API holds the settings of API servers.
 type API struct {
-	MaxRequests int // that only read, at once; zero means the API server's default
+	MaxRequests int // concurrent read requests; zero means the API server's default
 	MaxMutating int
 
-	Authentication       string // an AuthenticationConfiguration, YAML; empty means none
+	Authentication       string // an AuthenticationConfiguration in YAML; empty means none
 	TokenWebhook         string // a kubeconfig; empty means none
-	Authorization        string // an AuthorizationConfiguration; empty means Node and RBAC
-	AuthorizationWebhook string // the kubeconfig that it names
+	Authorization        string // an AuthorizationConfiguration in YAML; empty means Node and RBAC
+	AuthorizationWebhook string // the kubeconfig that it refers to
 	AdmissionPlugins     []string
-	AllowedExternalIPs   []string // CIDRs or addresses that Services may use although the cluster itself uses them
-	Admission            string   // an AdmissionConfiguration, YAML; empty means none
+	AllowedExternalIPs   []string // CIDRs or addresses used by the cluster itself that Services may use nevertheless
+	Admission            string   // an AdmissionConfiguration in YAML; empty means none
 }
 
-// Etcd is what the cluster block says of the store.
+// Etcd holds the settings of the store.
 type Etcd struct {
-	Members int  // worked out from the control-plane machines when not said
-	Said    bool // whether the configuration says how many members there are
+	Members int  // number of members, computed from the control-plane machines unless configured
+	Said    bool // the number of members is configured
 
-	Quota    int64     // bytes; zero means etcd's default here, 8 GiB
-	Snapshot *Snapshot // nil: none is taken but before risky changes
+	Quota    int64     // in bytes; zero means clusterctl's default of 8 GiB
+	Snapshot *Snapshot // nil means that snapshots are taken only before risky changes
 }
 
-// Snapshot is when snapshots of the store are taken, where they go and how long they stay.
+// Snapshot configures when snapshots of the store are taken, where they are stored and how long they are kept.
 type Snapshot struct {
 	Schedule  Schedule
 	Keep      int
-	MaxAge    time.Duration // zero: age does not matter
+	MaxAge    time.Duration // zero means that age does not matter
 	Directory string
 	S3        *S3
 }
@@ -121,48 +122,48 @@ type Snapshot struct {
 type S3 struct {
 	Endpoint, Bucket, Prefix, Region string
 	PathStyle                        bool
-	CA                               string // PEM; empty means what the machine trusts
+	CA                               string // PEM; empty means the machine's trusted CAs
 	AccessKey, SecretKey, Session    string
 }
 
-// Pool is addresses that services of type LoadBalancer get.
+// Pool is a pool of addresses for services of type LoadBalancer.
 type Pool struct {
 	daemons.Pool
 	Address string
 	Source  Source
 }
 
-// Encryption says how values are encrypted in the store.
+// Encryption configures how values are encrypted in the store.
 type Encryption struct {
-	Provider  string   // secretbox, aesgcm, aescbc or EncryptionKMS; EncryptionIdentity or empty for none
-	Key       string   // name of the key, of KMS that of the plugin; another name is another key
-	Endpoint  string   // of KMS: unix:///PATH of the plugin's socket on machines of the control plane
+	Provider  string   // secretbox, aesgcm, aescbc or EncryptionKMS; EncryptionIdentity or empty means none
+	Key       string   // name of the key, or of the KMS plugin; another name means another key
+	Endpoint  string   // for KMS, unix:///PATH of the plugin's socket on control-plane machines
 	Resources []string // sorted
 }
 
-// EncryptionIdentity is the provider that stores values as they are.
+// EncryptionIdentity is the provider that does not encrypt values.
 const EncryptionIdentity = "identity"
 
-// EncryptionKMS is the provider whose keys a KMS plugin keeps.
+// EncryptionKMS is the provider whose keys are in a KMS plugin.
 const EncryptionKMS = "kms"
 
-// On says whether anything is encrypted.
+// On reports whether values are encrypted.
 func (e Encryption) On() bool { return e.Provider != "" && e.Provider != EncryptionIdentity }
 
-// Audit says what API servers keep about requests.
+// Audit configures the API servers' audit logs.
 type Audit struct {
 	Enabled    bool
-	Policy     string // of audit.k8s.io/v1, YAML; empty means the default one
-	MaxAge     int    // days
+	Policy     string // an audit.k8s.io/v1 Policy in YAML; empty means the default policy
+	MaxAge     int    // in days
 	MaxBackups int
-	MaxSize    int    // megabytes
+	MaxSize    int    // in megabytes
 	Webhook    string // a kubeconfig; empty means none
 }
 
-// Runtime says where the container runtime comes from.
+// Runtime configures the container runtime.
 type Runtime struct {
 	Source string // RuntimeBundle or RuntimeDistribution
-	Proxy  *Proxy // through which images are pulled; nil means none
+	Proxy  *Proxy // for pulling images; nil means none
 
 	Registries  []Registry
 	Credentials []CredentialProvider
@@ -195,28 +196,28 @@ type CredentialProvider struct {
 	Env      map[string]string
 }
 
-// Proxy is how programs on the machines reach the internet.
+// Proxy is the proxy for connections from machines to the internet.
 type Proxy struct {
-	HTTP, HTTPS string // URLs; empty means directly
+	HTTP, HTTPS string // URLs; empty means a direct connection
 	NoProxy     []string
 }
 
-// DNS says who answers for the cluster's names.
+// DNS configures the cluster's name servers.
 type DNS struct {
-	Replicas int // machines, at least; zero means DNSReplicas
+	Replicas int // minimum number of machines; zero means DNSReplicas
 	Settings daemons.Chosen[daemons.DNS]
 }
 
-// Ingress is the proxy that Ingresses set up.
+// Ingress configures the ingress proxy.
 type Ingress struct {
-	Class        string            // the name of its IngressClass
-	DefaultClass bool              // Ingresses that name no class are for it
-	GatewayAPI   bool              // the kinds of Gateway API are installed, with a GatewayClass
-	NodeSelector map[string]string // labels of the nodes that it runs on; none: all nodes
+	Class        string            // name of its IngressClass
+	DefaultClass bool              // Ingresses without a class use it
+	GatewayAPI   bool              // install the kinds of Gateway API and a GatewayClass
+	NodeSelector map[string]string // labels of the nodes that it runs on; empty means all nodes
 	Settings     daemons.Chosen[daemons.Ingress]
 }
 
-// HasIngress reports whether the proxy runs on a machine.
+// HasIngress reports whether the ingress proxy runs on a machine.
 func (c *Cluster) HasIngress(m Machine) bool {
 	if c.Ingress == nil || !m.Has(RoleNode) {
 		return false
@@ -229,7 +230,7 @@ func (c *Cluster) HasIngress(m Machine) bool {
 	return true
 }
 
-// Ports are those that the proxy listens on.
+// Ports returns the ports that the proxy listens on.
 func (i *Ingress) Ports() []int {
 	cfg := daemons.DefaultIngress()
 	i.Settings.Over(&cfg)
@@ -242,20 +243,21 @@ func (i *Ingress) Ports() []int {
 	return list
 }
 
-// DNSReplicas is how many machines answer for the cluster's names when the control plane alone has fewer.
+// DNSReplicas is the default minimum number of machines that run kube-dns.
 const DNSReplicas = 2
 
-// Roll says how changes go over the nodes.
+// Roll configures rolling changes of nodes.
 type Roll struct {
-	// nodes at a time: a number, or a share of all as 10%; empty means plan.DefaultMaxUnavailable
+	// MaxUnavailable is the number of nodes at a time, or a percentage of all nodes; empty means
+	// plan.DefaultMaxUnavailable.
 	MaxUnavailable string
-	Hold           time.Duration // that a new release has to be well; zero means ten seconds
-	Timeout        time.Duration // that a daemon has to start, and to be ready; zero means two minutes
-	OnFailure      string        // OnFailureStop when empty
-	Pause          time.Duration // between one machine and the next whose daemons restart
+	Hold           time.Duration // how long a new release must be well; zero means ten seconds
+	Timeout        time.Duration // how long a daemon may take to become ready; zero means two minutes
+	OnFailure      string        // OnFailureStop or OnFailureContinue; empty means OnFailureStop
+	Pause          time.Duration // pause between two machines whose daemons restart
 }
 
-// What becomes of the other nodes when one has failed.
+// Values of OnFailure: what happens to the other nodes when one has failed.
 const (
 	OnFailureStop     = "stop"
 	OnFailureContinue = "continue"
@@ -267,24 +269,25 @@ const (
 	RuntimeDistribution = "distribution"
 )
 
-// Image is an OCI archive that nodes get without a registry.
+// Image is an OCI archive that nodes receive without a registry.
 type Image struct {
 	Name      string
-	Archive   string // path on this machine
-	Digest    string // sha256 of the archive, hex
-	Reference string // what pods write; it changes with the content
+	Archive   string // path on this computer
+	Digest    string // SHA-256 of the archive, hex
+	Reference string // the reference to use in pods; it changes with the content
 	Source    Source
 }
 
-// Object is an API object, as in JSON.
+// Object is an API object, decoded from JSON.
 type Object struct {
-	Address   string // object.v1.ConfigMap.motd or manifests.addons[file]
-	Block     string // address of the block, without the namespace: object.v1.ConfigMap.motd["a"], manifests.addons
+	Address string // such as object.v1.ConfigMap.motd or manifests.addons[file]
+	// address of the block, without the namespace, such as object.v1.ConfigMap.motd["a"] or manifests.addons
+	Block     string
 	DependsOn []string
 	Content   map[string]any
 	Source    Source
 
-	PreventDestroy bool // it is neither removed nor replaced
+	PreventDestroy bool // the object may not be deleted or replaced
 	Ignored        Ignored
 }
 
@@ -298,11 +301,11 @@ type Ignored struct {
 type Output struct {
 	Name      string
 	Sensitive bool
-	Value     any // as in JSON
+	Value     any // as decoded from JSON
 }
 
-// ServiceIP returns the address number n of the first service network: 1 is the
-// API's, 10 the name server's.
+// ServiceIP returns address number n of the first service network. Number 1 is the API's, and number 10 the name
+// server's.
 func (c *Cluster) ServiceIP(n int) netip.Addr {
 	if len(c.ServiceCIDRs) == 0 {
 		return netip.Addr{}
@@ -314,10 +317,10 @@ func (c *Cluster) ServiceIP(n int) netip.Addr {
 	return addr
 }
 
-// ControlPlane returns the machines that run the control plane, in the order of declaration.
+// ControlPlane returns the machines of the control plane, in the order of declaration.
 func (c *Cluster) ControlPlane() []Machine {
 	var machines []Machine
-	for i := range c.Machines { // asked once per machine, of large values
+	for i := range c.Machines { // indexed, because machines are large and this is called for each of them
 		if m := &c.Machines[i]; m.Has(RoleControlPlane) {
 			machines = append(machines, *m)
 		}
@@ -335,11 +338,11 @@ func (c *Cluster) Machine(address string) (Machine, bool) {
 	return Machine{}, false
 }
 
-// MaxEtcdMembers is the size beyond which more members only make writes slower.
+// MaxEtcdMembers is the largest number of members. More members would only make writes slower.
 const MaxEtcdMembers = 7
 
-// EtcdMembers returns the number of members for so many control-plane machines:
-// the largest odd one, since an even one survives no more losses than one less.
+// EtcdMembers returns the number of members for a number of control-plane machines. It is the largest odd number,
+// because an even number tolerates no more failures than one member less.
 func EtcdMembers(machines int) int {
 	n := min(machines, MaxEtcdMembers)
 	if n%2 == 0 {

@@ -15,21 +15,21 @@ const (
 
 // Machine is a computer that the cluster runs on.
 type Machine struct {
-	Address        string // in the configuration: machine.web["a"]
-	Name           string // of the node and of the etcd member
+	Address        string // address in the configuration, such as machine.web["a"]
+	Name           string // name of the node and of the store member
 	IP             netip.Addr
-	SecondIP       netip.Addr   // of the other family, in a cluster whose pods have addresses of both
-	External       []netip.Addr // by which others than the cluster's machines reach it
+	SecondIP       netip.Addr   // of the other IP family, in a dual-stack cluster
+	External       []netip.Addr // addresses for clients outside the cluster
 	Roles          []string
 	Labels         map[string]string
 	Taints         []Taint
 	SSH            SSH
-	Kubelet        daemons.Chosen[daemons.KubeletSettings] // before the cluster's
+	Kubelet        daemons.Chosen[daemons.KubeletSettings] // takes precedence over the cluster's settings
 	Source         Source
-	PreventDestroy bool // it is neither removed nor replaced
+	PreventDestroy bool // the machine may not be removed or replaced
 }
 
-// IPs are the machine's addresses, that of the first family first.
+// IPs returns the machine's addresses, that of the first family first.
 func (m Machine) IPs() []string {
 	list := []string{m.IP.String()}
 	if m.SecondIP.IsValid() {
@@ -46,15 +46,14 @@ type Taint struct {
 	Key, Value, Effect string
 }
 
-// SSH is how a machine is reached. Empty fields are taken from ~/.ssh/config,
-// then from the defaults of OpenSSH.
+// SSH configures how a machine is reached. Empty fields are taken from ~/.ssh/config, then from OpenSSH's defaults.
 type SSH struct {
-	Host            string // the machine's address when empty
+	Host            string // if empty, the machine's address
 	User            string
 	Port            int
 	Key             string // path of a private key
-	Jump            string // [user@]host[:port] to go through
-	KnownHosts      string // path of a file of host keys
+	Jump            string // [user@]host[:port] of the jump host
+	KnownHosts      string // path of a known_hosts file
 	PasswordEnv     string // environment variable with the login password
 	SudoPasswordEnv string // environment variable with sudo's password
 }

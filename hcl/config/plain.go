@@ -6,18 +6,18 @@ import (
 	"unicode"
 )
 
-// Plain returns a text as a terminal may be given it: what would move its cursor, colour it, change its title or turn
-// the direction of writing is written out, as \x1b. Line ends and tabs stay. Texts that machines, servers and workloads
-// say are anybody's.
+// Plain escapes control characters and bidirectional formatting as \x1b or \u202e, so that a text cannot control a
+// terminal. Line breaks and tabs stay. It is for texts from machines, servers and workloads, which are not trusted.
 func Plain(text string) string {
 	return written(text, func(r rune) bool { return r == '\n' || r == '\t' })
 }
 
-// PlainLine is Plain for what is to stay on one line: a line that began in the middle of it could be taken for one of
-// ours.
+// PlainLine does the same as Plain and also escapes line breaks, so that a text cannot fake a line of the program's own
+// output.
 func PlainLine(text string) string { return written(text, func(r rune) bool { return r == '\t' }) }
 
-// Indented is Plain with every line but the first indented, so that none can be taken for one of ours.
+// Indented does the same as Plain and indents all lines but the first, so that they cannot be mistaken for the
+// program's own lines.
 func Indented(text, by string) string {
 	return strings.ReplaceAll(Plain(strings.TrimRight(text, "\n")), "\n", "\n"+by)
 }

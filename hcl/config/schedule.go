@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Schedule is when something is due: every so often, or as five fields of cron say, in UTC.
+// Schedule is an interval, or a cron expression with five fields in UTC.
 type Schedule struct {
 	Every  time.Duration
 	Cron   string
-	Jitter time.Duration // it may come so much later, so that not all machines do it at once
+	Jitter time.Duration // maximum random delay, so that not all machines act at once
 }
 
-// fields of cron: minute, hour, day of the month, month, day of the week.
+// fields are the fields of cron.
 var fields = []struct {
 	name        string
 	first, last int
@@ -26,13 +26,13 @@ var fields = []struct {
 	{"day of the week", 0, 7, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
-// shorthands of cron.
+// shorthands are cron's shorthands.
 var shorthands = map[string]string{
 	"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
 	"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
 }
 
-// times are the values of a cron's fields, nil for all.
+// times are the allowed values of cron's fields, nil for all.
 type times [5][]int
 
 func parse(cron string) (t times, err error) {
@@ -55,14 +55,14 @@ func parse(cron string) (t times, err error) {
 		return t, nil
 	}
 	for _, month := range t[3] {
-		if t[2][0] <= time.Date(2024, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day() { // of a leap year
+		if t[2][0] <= time.Date(2024, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day() { // in a leap year
 			return t, nil
 		}
 	}
 	return t, fmt.Errorf("there is no day %d in these months", t[2][0])
 }
 
-// values reads lists of numbers, names, ranges and steps. All values are nil.
+// values parses lists of numbers, names, ranges and steps. It returns nil for all values.
 func values(field int, text string) (list []int, err error) {
 	f := fields[field]
 	for part := range strings.SplitSeq(text, ",") {
@@ -94,7 +94,7 @@ func values(field int, text string) (list []int, err error) {
 			return nil, nil
 		}
 		for n := from; n <= to; n += step {
-			if field == 4 && n == 7 { // Sunday, too
+			if field == 4 && n == 7 { // 7 is Sunday, as is 0
 				list = append(list, 0)
 			} else {
 				list = append(list, n)
@@ -117,7 +117,7 @@ func value(field int, text string) (int, error) {
 	return n, nil
 }
 
-// Check says what is wrong with the schedule's cron.
+// Check returns an error if the schedule's cron expression is invalid.
 func (s Schedule) Check() error {
 	if s.Cron == "" {
 		return nil
@@ -126,8 +126,8 @@ func (s Schedule) Check() error {
 	return err
 }
 
-// Calendar is the schedule's cron as calendar events of systemd. Where both kinds of days are given either is enough,
-// as with cron.
+// Calendar converts the cron expression to systemd calendar events. If both kinds of days are restricted, a match of
+// either is enough, as in cron.
 func (s Schedule) Calendar() []string {
 	t, err := parse(s.Cron)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s Schedule) Calendar() []string {
 	return []string{at(week, t[2])}
 }
 
-// Next is when it is due after a time, without the jitter; zero when it never is.
+// Next returns the next due time after a time, without jitter, or the zero time if there is none.
 func (s Schedule) Next(after time.Time) time.Time {
 	if s.Cron == "" {
 		return after.Add(s.Every)
@@ -172,7 +172,7 @@ func (s Schedule) Next(after time.Time) time.Time {
 	}
 	in := func(field, n int) bool { return t[field] == nil || slices.Contains(t[field], n) }
 	at := after.UTC().Truncate(time.Minute).Add(time.Minute)
-	for end := at.AddDate(9, 0, 0); at.Before(end); { // a leap day comes within eight years
+	for end := at.AddDate(9, 0, 0); at.Before(end); { // a leap day occurs within eight years
 		month, week := in(2, at.Day()), in(4, int(at.Weekday()))
 		day := month && week
 		if t[2] != nil && t[4] != nil {
@@ -194,7 +194,7 @@ func (s Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// Overdue reports whether, of what was last done at a time, two turns have been missed.
+// Overdue reports whether two due times have passed since last.
 func (s Schedule) Overdue(last, now time.Time) bool {
 	due := s.Next(s.Next(last))
 	return !due.IsZero() && now.After(due.Add(s.Jitter+time.Minute))

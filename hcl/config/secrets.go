@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Hidden stands where a sensitive value would be.
+// Hidden replaces a sensitive value.
 const Hidden = "(sensitive)"
 
-// shortest is the length from which a text is told from others wherever it occurs.
-// A shorter one is hidden only where it is a whole value.
+// shortest is the minimum length in bytes of secrets that are hidden anywhere in a text. A shorter one is hidden only
+// where it is a whole value.
 const shortest = 4
 
-// Mask replaces every secret in a text, also where it is written as in JSON.
+// Mask replaces every secret in a text, also in its JSON encoding.
 func Mask(text string, secrets []string) string {
 	for _, s := range forms(secrets) {
 		text = strings.ReplaceAll(text, s, Hidden)
@@ -23,7 +23,7 @@ func Mask(text string, secrets []string) string {
 	return text
 }
 
-// MaskJSON is Mask for JSON, which it keeps valid: a number becomes a string.
+// MaskJSON does the same as Mask for JSON and keeps it valid: a number becomes a string.
 func MaskJSON(text string, secrets []string) string {
 	for _, s := range secrets {
 		if len(s) >= shortest && !truth(s) && json.Valid([]byte(s)) {
@@ -34,8 +34,7 @@ func MaskJSON(text string, secrets []string) string {
 	return Mask(text, secrets)
 }
 
-// HasSecret reports whether a secret is in a text, or is all of it, or whether a text that was
-// cut short ends in the beginning of one.
+// HasSecret reports whether a text contains or equals a secret, or is cut off within one.
 func HasSecret(text string, secrets []string) bool {
 	whole := strings.Trim(text, `"`)
 	if slices.Contains(secrets, whole) && whole != "" {
@@ -55,12 +54,11 @@ func HasSecret(text string, secrets []string) bool {
 	return false
 }
 
-// truth reports whether a secret is one of the two that are everywhere: like a short one it is hidden only
-// where it is a whole value.
+// truth reports whether a secret is true or false. These words are everywhere, so like a short secret they are hidden
+// only where they are a whole value.
 func truth(s string) bool { return s == "true" || s == "false" }
 
-// forms are the ways in which secrets are written, the longest first, since one may be
-// part of another.
+// forms returns the encodings of secrets, longest first, because one may be part of another.
 func forms(secrets []string) []string {
 	var list []string
 	for _, s := range secrets {

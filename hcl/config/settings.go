@@ -6,8 +6,8 @@ import (
 	daemons "clusterctl/daemons/config"
 )
 
-// FixedSettings are the settings that stay what they were when the cluster was made, as they are now: by block and
-// name, as controllers.node_cidr_mask_size.
+// FixedSettings returns the present values of the settings that cannot change after the cluster was created. The keys
+// are block and name, such as controllers.node_cidr_mask_size.
 func (c *Cluster) FixedSettings() map[string]string {
 	list := map[string]string{}
 	maps.Copy(list, fixed("scheduler", daemons.DefaultScheduler(), c.Scheduler))

@@ -2,28 +2,28 @@ package config
 
 import "time"
 
-// System is what becomes of the machines' own system.
+// System configures the machines' operating systems.
 type System struct {
-	Packages []string // of the distribution, installed everywhere
-	Upgrade  string   // UpgradeSecurity, UpgradeAll; empty means that nothing is upgraded
-	Reboot   bool     // when the system asks for one
+	Packages []string // packages of the distribution to install on all machines
+	Upgrade  string   // UpgradeSecurity or UpgradeAll; empty means no upgrades
+	Reboot   bool     // reboot when the operating system requests it
 	Proxy    *Proxy   // for connections from machines to hosts outside the cluster; nil means none
-	Window   *Window  // when upgrades and reboots may be; nil: whenever apply is run
+	Window   *Window  // when upgrades and reboots are allowed; nil means at any time
 }
 
-// What is upgraded of the distribution's packages.
+// Values of Upgrade.
 const (
 	UpgradeSecurity = "security"
 	UpgradeAll      = "all"
 )
 
-// Kept reports whether anything is done to the system that wants a window.
+// Kept reports whether the configuration asks for upgrades or reboots.
 func (s System) Kept() bool { return s.Upgrade != "" || s.Reboot }
 
-// Window is a time of some days.
+// Window is a maintenance window on certain days of the week.
 type Window struct {
-	Days     []time.Weekday // on which it opens
-	From, To time.Duration  // since midnight; one that ends before it begins ends on the next day
+	Days     []time.Weekday // days on which it opens
+	From, To time.Duration  // since midnight; if To is not after From, the window ends on the next day
 	Zone     *time.Location
 }
 
@@ -50,12 +50,12 @@ func (w Window) on(day time.Time) (from, to time.Time, opens bool) {
 	return from, to, opens
 }
 
-// at is a time of day by the clock on the wall, whatever hours the day has.
+// at returns a wall-clock time of a day, independent of daylight saving changes.
 func (w Window) at(day time.Time, since time.Duration) time.Time {
 	return time.Date(day.Year(), day.Month(), day.Day(), 0, int(since/time.Minute), 0, 0, w.Zone)
 }
 
-// Opens is when the window opens next.
+// Opens returns the next time at which the window opens.
 func (w Window) Opens(t time.Time) time.Time {
 	t = t.In(w.Zone)
 	for i := range 9 { // a week, and the days around it

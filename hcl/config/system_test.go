@@ -32,11 +32,11 @@ func TestAWindowIsOpenWhenItIs(t *testing.T) {
 		{noon, "2026-11-23T13:29:59Z", true, "2026-11-24T12:00:00Z"},
 		{noon, "2026-11-23T13:30:00Z", false, "2026-11-24T12:00:00Z"},
 		{noon, "2026-11-24T14:00:00Z", false, "2026-11-30T12:00:00Z"},
-		{nights, "2026-11-28T21:59:00Z", false, "2026-11-28T22:00:00Z"}, // Saturday, 23:00 there
+		{nights, "2026-11-28T21:59:00Z", false, "2026-11-28T22:00:00Z"}, // Saturday, 23:00 local time
 		{nights, "2026-11-28T22:00:00Z", true, "2026-12-05T22:00:00Z"},
 		{nights, "2026-11-29T02:59:00Z", true, "2026-12-05T22:00:00Z"}, // Sunday night
 		{nights, "2026-11-29T03:00:00Z", false, "2026-12-05T22:00:00Z"},
-		{nights, "2026-10-25T02:59:00Z", true, "2026-10-31T22:00:00Z"}, // the night of 25 hours
+		{nights, "2026-10-25T02:59:00Z", true, "2026-10-31T22:00:00Z"}, // the night with 25 hours
 		{nights, "2026-10-25T03:00:00Z", false, "2026-10-31T22:00:00Z"},
 		{always, "2026-11-23T00:00:00Z", true, "2026-11-24T00:00:00Z"},
 	} {

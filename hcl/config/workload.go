@@ -2,8 +2,8 @@ package config
 
 // Workload is the short form of a Deployment with what belongs to it.
 type Workload struct {
-	Address        string   // in the configuration: workload.web["a"]
-	DependsOn      []string // addresses of what is to be there before
+	Address        string   // address in the configuration, such as workload.web["a"]
+	DependsOn      []string // addresses of what must exist before
 	Name           string
 	Namespace      string
 	Replicas       int
@@ -12,12 +12,12 @@ type Workload struct {
 	NodeSelector   map[string]string
 	ServiceAccount string
 	HostNetwork    bool
-	Config         map[string]string // a ConfigMap of the workload's name, also the volume "config"
+	Config         map[string]string // content of a ConfigMap with the workload's name, mounted as volume "config"
 	Containers     []Container
 	Volumes        []Volume
 	Service        *Service
 	Ignored        Ignored // paths are those of the workload block, such as {"container", NAME, "image"}
-	PreventDestroy bool    // its objects are neither removed nor replaced
+	PreventDestroy bool    // its objects may not be deleted or replaced
 	Source         Source
 }
 
@@ -31,24 +31,24 @@ type Container struct {
 	Args       []string
 	WorkingDir string
 	Env        map[string]string
-	Ports      map[string]int // name to number
+	Ports      map[string]int // numbers by name
 	Requests   map[string]string
 	Limits     map[string]string
-	Mounts     map[string]string // path to volume name
+	Mounts     map[string]string // volume names by path
 	Readiness  *Probe
 	Liveness   *Probe
 	Startup    *Probe
 }
 
-// Probe is a question whether a container works. One of HTTP, TCP and Command is set.
+// Probe checks whether a container works. One of HTTP, TCP and Command is set.
 type Probe struct {
-	HTTP     string // path
+	HTTP     string // path of an HTTP request
 	TCP      bool
 	Command  []string
 	Port     string // name or number
-	Delay    int    // seconds
-	Period   int    // seconds
-	Timeout  int    // seconds
+	Delay    int    // in seconds
+	Period   int    // in seconds
+	Timeout  int    // in seconds
 	Failures int
 }
 
@@ -62,10 +62,10 @@ type Volume struct {
 	Claim     string
 }
 
-// Service makes a workload reachable under one name and address.
+// Service makes a workload reachable under a name and an address.
 type Service struct {
 	Type      string         // ClusterIP, NodePort or LoadBalancer
-	Ports     map[string]int // name of a container's port to the service's number
+	Ports     map[string]int // service port numbers by the name of the container's port
 	NodePorts map[string]int
 	Headless  bool
 }

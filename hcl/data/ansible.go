@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// maxHosts is how many hosts an inventory may have: ranges as web[1:1000000] are written quickly.
+// maxHosts limits the number of hosts in an inventory, since ranges such as web[1:1000000] are easily written.
 const maxHosts = 10000
 
-// Inventory is an inventory of Ansible.
+// Inventory is an Ansible inventory.
 type Inventory struct {
 	Hosts  map[string]*InventoryHost
 	Groups map[string]*InventoryGroup
@@ -23,7 +23,7 @@ type Inventory struct {
 // InventoryHost is a host, with variables of its own.
 type InventoryHost struct{ Vars map[string]any }
 
-// InventoryGroup is a group of hosts and of other groups.
+// InventoryGroup is a group of hosts and child groups.
 type InventoryGroup struct {
 	Hosts    []string
 	Children []string
@@ -166,7 +166,7 @@ func isList(text []byte) bool {
 	return false
 }
 
-// readList reads what ansible-inventory --list prints.
+// readList parses the output of ansible-inventory --list.
 func (inv *Inventory) readList(text []byte) error {
 	var groups map[string]json.RawMessage
 	if err := json.Unmarshal(text, &groups); err != nil {

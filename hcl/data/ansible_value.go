@@ -10,10 +10,10 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// Value is what expressions see for an inventory. A host has the variables of its groups, from all inwards, and its
+// Value returns the inventory's value in expressions. A host has the variables of its groups, outermost first, and its
 // own.
 func (inv *Inventory) Value() (cty.Value, error) {
-	members := map[string][]string{} // hosts by group, of its children too
+	members := map[string][]string{} // hosts by group, including those of child groups
 	groupsOf := map[string][]string{}
 	vars := map[string]map[string]any{}
 	for name := range inv.Hosts {
@@ -78,7 +78,7 @@ func connection(vars map[string]any, name string) any {
 	return vars["ansible_"+name]
 }
 
-// port returns a host's port: as an int if it is numeric text, otherwise as it is in the inventory.
+// port returns a host's port: as an int if it is numeric text, otherwise unchanged.
 func port(vars map[string]any) any {
 	v := connection(vars, "port")
 	if text, ok := v.(string); ok {
@@ -89,7 +89,7 @@ func port(vars map[string]any) any {
 	return v
 }
 
-// members are the hosts of a group and of its children, sorted. known are those of groups that have been worked out.
+// members returns the sorted hosts of a group and its child groups. known caches the results.
 func (inv *Inventory) members(name string, path []string, known map[string][]string) ([]string, error) {
 	if slices.Contains(path, name) {
 		return nil, fmt.Errorf("the group %q contains itself", name)
@@ -111,7 +111,8 @@ func (inv *Inventory) members(name string, path []string, known map[string][]str
 	return known[name], nil
 }
 
-// depth finds out how far below all a group is at most: inner groups are the stronger. No group contains itself.
+// depth returns the largest distance of a group from all. Variables of deeper groups take precedence. The groups have
+// no cycles.
 func (inv *Inventory) depth(name string, depths map[string]int) int {
 	if d, ok := depths[name]; ok {
 		return d

@@ -1,6 +1,6 @@
-// Package data reads what a configuration takes from outside: files, what programs print, Terraform's outputs and
-// Ansible's inventories. Each is bounded in bytes. What the values are for is hcl/load's, and the cluster's own objects
-// are read by who can connect to it.
+// Package data reads input from outside the configuration: files, program output, Terraform outputs and Ansible
+// inventories. The size of all input is limited. Package load uses the values. Objects of the cluster are read
+// elsewhere.
 package data
 
 import (
@@ -16,14 +16,13 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// MaxBytes is how much a file may have.
+// MaxBytes is the maximum size of a file.
 const MaxBytes = 16 << 20
 
-// File reads a file of a bounded size.
+// File reads a file of at most MaxBytes.
 func File(path string) ([]byte, error) { return UpTo(path, MaxBytes) }
 
-// UpTo reads a file that has so many bytes at most. What is no file, as a pipe or a device, has no end that could be
-// waited for.
+// UpTo reads a file of at most the given number of bytes. It refuses pipes and devices, which may never end.
 func UpTo(path string, most int64) ([]byte, error) {
 	if err := Regular(path); err != nil {
 		return nil, err
@@ -43,14 +42,14 @@ func UpTo(path string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// Regular refuses what is no file with content of its own.
+// Regular returns an error if a path is not a regular file.
 func Regular(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		var wrapped *fs.PathError
 		if errors.As(err, &wrapped) {
-			wrapped.Op = "open" // what is wanted of it
+			wrapped.Op = "open" // report the intended operation
 		}
 		return err
 	case info.IsDir():
@@ -61,7 +60,7 @@ func Regular(path string) error {
 	return nil
 }
 
-// JSON is the value of a JSON text.
+// JSON returns the value of a JSON text.
 func JSON(text []byte) (cty.Value, error) {
 	ty, err := ctyjson.ImpliedType(text)
 	if err != nil {
@@ -70,7 +69,7 @@ func JSON(text []byte) (cty.Value, error) {
 	return ctyjson.Unmarshal(text, ty)
 }
 
-// Value is the value of what encoding/json decodes to.
+// Value returns the value of a decoded JSON value.
 func Value(plain any) (cty.Value, error) {
 	text, err := json.Marshal(plain)
 	if err != nil {

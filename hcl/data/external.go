@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// Bounds on programs.
+// Limits of programs. maxOutput is in bytes.
 const (
 	DefaultTimeout = 30 * time.Second
 	MaxTimeout     = 10 * time.Minute
 	maxOutput      = 1 << 20
 )
 
-// External runs a program: it gets the query as JSON and prints a JSON object whose values are texts.
+// External runs a program. The program reads the query as JSON from its standard input, and prints a JSON object of
+// strings.
 func External(
 	ctx context.Context,
 	program []string,
@@ -65,8 +66,8 @@ func External(
 	return result, nil
 }
 
-// bounded keeps the beginning of what is written to it. The buffer is no embedded field: it could be read into past the
-// bound.
+// bounded keeps the beginning of what is written to it. The buffer is not embedded, because its ReadFrom would bypass
+// the limit.
 type bounded struct {
 	text bytes.Buffer
 	most int

@@ -2,7 +2,7 @@ package data
 
 import "testing"
 
-// FuzzAnsible reads inventories: whatever is in them becomes a value or an error.
+// FuzzAnsible parses arbitrary inventories. Each becomes a value or an error.
 func FuzzAnsible(f *testing.F) {
 	for _, text := range []string{
 		"[web]\nweb[01:10].example.com ansible_host=192.0.2.1 note=\"a b\"\n[all:vars]\na=1\n[b:children]\nweb\n",

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// maxAlternatives bounds how many patterns the braces of one pattern stand for.
+// maxAlternatives limits the number of patterns to which the braces of a pattern expand.
 const maxAlternatives = 1000
 
 // Listed returns the paths of the entries of a folder whose names end with suffix, sorted. Folders are left out.
@@ -57,12 +57,12 @@ func Matches(base, pattern string) ([]string, error) {
 	return slices.Sorted(maps.Keys(w.found)), nil
 }
 
-// part is what a pattern says between two slashes.
+// part is the part of a pattern between two slashes.
 type part struct {
-	text string         // as written: the name of an entry
-	name string         // without backslashes, when there is no other sign
-	re   *regexp.Regexp // nil when there is no sign but backslashes
-	deep bool           // **
+	text string         // as written, which may be the name of an entry
+	name string         // without backslashes, if there are no special characters
+	re   *regexp.Regexp // nil if there are no special characters except backslashes
+	deep bool           // the part is **
 }
 
 func parse(pattern string) (list []part, err error) {
@@ -93,10 +93,10 @@ type walk struct {
 	seen  map[visit]bool
 }
 
-// visit is a folder with the rest of a pattern that is matched in it.
+// visit is a directory with the rest of a pattern that is matched in it.
 type visit struct {
 	dir           string
-	pattern, rest int // index of the pattern, and how many of its parts are left
+	pattern, rest int // index of the pattern, and number of its remaining parts
 }
 
 func (w *walk) match(pattern int, dir string, parts []part) error {
@@ -137,10 +137,10 @@ func (w *walk) match(pattern int, dir string, parts []part) error {
 	return w.entries(pattern, dir, parts)
 }
 
-// entries matches the first of parts, which has signs, with the entries of a folder.
+// entries matches the first of parts, which has special characters, with the entries of a directory.
 func (w *walk) entries(pattern int, dir string, parts []part) error {
 	if info, err := os.Stat(dir); isAbsent(err) || err == nil && !info.IsDir() {
-		return nil // a file, or a link that leads nowhere, has no entries
+		return nil // files and dangling links have no entries
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -196,7 +196,7 @@ func alternatives(pattern string) ([]string, error) {
 	return done, nil
 }
 
-// braces cuts a pattern at its first pair of braces.
+// braces splits a pattern at its first pair of braces.
 func braces(p string) (before string, choices []string, after string, ok bool, err error) {
 	depth, start, from := 0, 0, 0
 	for i := 0; i < len(p); i++ {
@@ -231,7 +231,7 @@ func braces(p string) (before string, choices []string, after string, ok bool, e
 	return "", nil, "", false, nil
 }
 
-// classEnd returns the length of the character class that a text starts with, 0 when it is not closed.
+// classEnd returns the length of the character class at the beginning of a text, or 0 if it is not closed.
 func classEnd(text string) int {
 	i := 1
 	if i < len(text) && (text[i] == '^' || text[i] == '!') {
@@ -249,7 +249,7 @@ func classEnd(text string) int {
 	return 0
 }
 
-// expression returns the regular expression of one part of a pattern: matching takes linear time whatever it says.
+// expression returns the regular expression for one part of a pattern. Matching takes linear time.
 func expression(text string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString(`\A(?s:`)
@@ -287,7 +287,7 @@ func expression(text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// class returns the class of regular expressions for what is between the brackets of a pattern.
+// class returns the regular expression for the content of a pattern's brackets.
 func class(text string) string {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -314,7 +314,7 @@ func class(text string) string {
 	return b.String()
 }
 
-// unescape removes the backslashes from a part of a pattern without other signs.
+// unescape removes the backslashes from a part without other special characters.
 func unescape(text string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

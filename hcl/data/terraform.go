@@ -11,8 +11,8 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 )
 
-// Terraform reads the outputs in what terraform output -json prints, or in a state file. Those that are sensitive have
-// their names in secret.
+// Terraform parses the outputs in a state file or in the output of terraform output -json. secret has the names of the
+// sensitive ones.
 func Terraform(text []byte) (outputs map[string]cty.Value, secret []string, err error) {
 	type output struct {
 		Sensitive bool            `json:"sensitive"`

@@ -15,10 +15,10 @@ import (
 	nodes "sigs.k8s.io/yaml/goyaml.v3"
 )
 
-// maxYAMLValues bounds what aliases can make of a short text.
+// maxYAMLValues limits how many values the aliases of a short text can create.
 const maxYAMLValues = 1 << 20
 
-// YAML is the value of a YAML text; several documents are a list. Documents in which nothing is said are left out.
+// YAML returns the value of a YAML text. Several documents become a list. Empty documents are left out.
 func YAML(text []byte) (cty.Value, error) {
 	list, err := documents(text)
 	if err != nil {
@@ -42,7 +42,7 @@ func YAMLDocument(text string) (cty.Value, error) {
 	return list[0], nil
 }
 
-// documents decodes by the rules of YAML 1.2: yes and on are text, and numbers keep all their digits.
+// documents decodes documents according to YAML 1.2: yes and on are strings, and numbers keep all digits.
 func documents(text []byte) (list []cty.Value, err error) {
 	decoder := nodes.NewDecoder(bytes.NewReader(text))
 	d := yamlDecoder{inside: map[*nodes.Node]bool{}}
@@ -73,7 +73,7 @@ func documents(text []byte) (list []cty.Value, err error) {
 }
 
 type yamlDecoder struct {
-	inside map[*nodes.Node]bool // collections that are being decoded
+	inside map[*nodes.Node]bool // collections that are being decoded, to detect cycles
 	values int
 }
 
@@ -125,7 +125,7 @@ func (d *yamlDecoder) value(n *nodes.Node) (cty.Value, error) {
 	}
 }
 
-// mapping adds the entries of a mapping. Those that it merges in are weaker than its own.
+// mapping adds the entries of a mapping. Its own entries take precedence over merged ones.
 func (d *yamlDecoder) mapping(n *nodes.Node, attributes map[string]cty.Value) error {
 	own := map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -168,7 +168,7 @@ func (d *yamlDecoder) merge(of *nodes.Node, attributes map[string]cty.Value, own
 	return d.mergeOne(of, attributes, own, map[string]bool{})
 }
 
-// mergeOne merges one mapping; of several the first is the strongest.
+// mergeOne merges one mapping. If several are merged, the first takes precedence.
 func (d *yamlDecoder) mergeOne(of *nodes.Node, attributes map[string]cty.Value, own, merged map[string]bool) error {
 	v, err := d.value(of)
 	if err != nil {
@@ -219,7 +219,7 @@ func yamlScalar(n *nodes.Node) (cty.Value, error) {
 	return cty.DynamicVal, fmt.Errorf("%q is no %s", n.Value, tag)
 }
 
-// yamlPlain resolves text without quotes.
+// yamlPlain returns the value of a plain scalar.
 func yamlPlain(text, tag string) cty.Value {
 	switch text {
 	case "", "~", "null", "Null", "NULL":

@@ -12,8 +12,9 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// Every file and folder of testdata/corpus is a configuration, and NAME.golden beside it what is said about it and,
-// when it is valid, what it declares (P01).
+// Every file and folder of testdata/corpus is a configuration. NAME.golden beside it has the diagnostics and, if the
+// configuration is valid, the declared cluster.
+// Proves P01.
 func TestCorpus(t *testing.T) {
 	entries, err := os.ReadDir("testdata/corpus")
 	if err != nil {
@@ -57,7 +58,7 @@ func TestCorpus(t *testing.T) {
 	t.Log(cases, "configurations")
 }
 
-// told is what loading a configuration says, without the folder that it is in.
+// told returns the diagnostics of a configuration and what it declares, without the folder in paths.
 func told(t *testing.T, path string) string {
 	t.Helper()
 	var out strings.Builder
@@ -72,7 +73,7 @@ func told(t *testing.T, path string) string {
 		Replace(out.String())
 }
 
-// declared writes what a cluster is made of, one thing a line, in the order of its declaration.
+// declared writes the parts of a cluster in the order of their declaration, one for each line.
 func declared(out *strings.Builder, c *config.Cluster) {
 	line := func(address string, v any, after []string) {
 		text, err := json.Marshal(v)
@@ -128,7 +129,7 @@ func declared(out *strings.Builder, c *config.Cluster) {
 	}
 }
 
-// said leaves out the fields that say nothing.
+// said removes empty fields.
 func said(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -17,7 +17,7 @@ import (
 	"clusterctl/hcl/data"
 )
 
-// What is wrong with data.
+// Errors of data blocks.
 var (
 	errNotText = errors.New("the file is no text in UTF-8; filebase64 reads others")
 	errTimeout = errors.New("timeout is a duration up to 10m, as \"30s\"")
@@ -27,7 +27,7 @@ var (
 	)
 )
 
-// LiveObject names an object of the cluster that a configuration is made with.
+// LiveObject names an object of the cluster that a configuration reads.
 type LiveObject struct{ APIVersion, Kind, Namespace, Name string }
 
 // data evaluates a data block.
@@ -67,7 +67,7 @@ func (e *evaluator) read(kind string, raw any) (cty.Value, error) {
 	return cty.DynamicVal, nil
 }
 
-// ofFile is what the text of a file is as data.
+// ofFile returns the value of a data block that reads a file.
 func (e *evaluator) ofFile(kind, path string, text []byte) (cty.Value, error) {
 	name, v, err := "value", cty.DynamicVal, error(nil)
 	switch kind {
@@ -111,7 +111,7 @@ func (e *evaluator) ofFile(kind, path string, text []byte) (cty.Value, error) {
 	return cty.ObjectVal(map[string]cty.Value{name: v}), err
 }
 
-// external runs a program, where programs are run.
+// external runs the program of data "external", or returns an unknown value if programs may not be run.
 func (e *evaluator) external(raw block.DataExternal) (cty.Value, error) {
 	timeout := data.DefaultTimeout
 	if raw.Timeout != "" {
@@ -142,7 +142,7 @@ func (e *evaluator) external(raw block.DataExternal) (cty.Value, error) {
 	return cty.ObjectVal(map[string]cty.Value{"result": cty.MapVal(values)}), nil
 }
 
-// live is an object of the cluster, unknown until somebody has read it.
+// live returns an object of the cluster. The value is unknown until the object has been read.
 func (e *evaluator) live(raw block.DataObject) (cty.Value, error) {
 	o := LiveObject{raw.APIVersion, raw.Kind, raw.Namespace, raw.Name}
 	found, ok := e.c.live[o]
@@ -165,7 +165,7 @@ func (e *evaluator) live(raw block.DataObject) (cty.Value, error) {
 	return cty.ObjectVal(map[string]cty.Value{"object": v}), err
 }
 
-// unknown reports whether something that a node refers to is known only with the cluster.
+// unknown reports whether one of the references has a value that is known only with the cluster.
 func (e *evaluator) unknown(needs []hcl.Traversal) bool {
 	if !e.c.uncertain {
 		return false
@@ -180,7 +180,7 @@ func (e *evaluator) unknown(needs []hcl.Traversal) bool {
 	})
 }
 
-// texts are those in an attribute, if there is one.
+// texts returns the texts in an attribute, if it exists.
 func texts(v cty.Value, name string) []string {
 	if !v.Type().IsObjectType() || !v.Type().HasAttribute(name) {
 		return nil

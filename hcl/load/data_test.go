@@ -18,8 +18,9 @@ machine "m" {
 }
 `
 
-// program is what data "external" runs for a script. The shell reads it: a file that this process has just written
-// cannot be run itself while a test beside it starts a program, which has the file open for a moment.
+// program returns the command with which data "external" runs a script. The shell reads the script. If the test ran the
+// new file itself, a concurrent test that starts a process could have it open for writing for a moment, and the kernel
+// would refuse to run it.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")

@@ -14,13 +14,13 @@ import (
 	"clusterctl/hcl/data"
 )
 
-// Print writes diagnostics with the lines that they are about.
+// Print writes diagnostics with their source lines.
 func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, color bool) error {
-	for _, d := range diags { // functions quote what they were given
+	for _, d := range diags { // messages of functions may contain argument values
 		d.Summary, d.Detail = config.Mask(d.Summary, c.secrets()), clipped(config.Mask(d.Detail, c.secrets()))
 	}
 	if c.hidden {
-		// The writer shows the values of the references in an expression.
+		// Otherwise the writer would show the values of the references in an expression.
 		for _, d := range diags {
 			d.EvalContext = nil
 		}
@@ -28,7 +28,7 @@ func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, co
 	for _, d := range diags {
 		files := c.Files
 		if d.Subject != nil && files[d.Subject.Filename] != nil && c.snippet(d) == nil {
-			files = nil // the place is said without the lines
+			files = nil // print the position without source lines
 		}
 		if err := hcl.NewDiagnosticTextWriter(w, files, width, color).WriteDiagnostic(d); err != nil {
 			return err
@@ -37,10 +37,10 @@ func (c *Configuration) Print(w io.Writer, diags hcl.Diagnostics, width uint, co
 	return nil
 }
 
-// How much of a configuration an error shows: what is generated may have lines and values of megabytes.
+// Limits of what an error shows, because generated configurations may have lines and values of megabytes.
 const (
-	maxSnippet = 4000 // bytes
-	maxDetail  = 2000 // characters
+	maxSnippet = 4000 // in bytes
+	maxDetail  = 2000 // in characters
 )
 
 func clipped(text string) string {
@@ -51,7 +51,7 @@ func clipped(text string) string {
 	return string(runes[:maxDetail-200]) + " … " + string(runes[len(runes)-200:])
 }
 
-// secrets are what is not shown.
+// secrets returns the values that must not be shown.
 func (c *Configuration) secrets() []string {
 	if c.Cluster == nil {
 		return nil
@@ -59,8 +59,7 @@ func (c *Configuration) secrets() []string {
 	return c.Cluster.Secrets
 }
 
-// Format returns the files of a folder (or one file) whose layout is not the usual one, with
-// their text as it should be.
+// Format returns the files of a directory (or one file) that are not formatted, with their formatted text.
 func Format(path string) (map[string][]byte, error) {
 	paths, dir, err := files(path)
 	if err != nil {

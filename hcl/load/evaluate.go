@@ -16,38 +16,38 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// evaluator evaluates the declarations of a module, or of the top, in the order of their references.
+// evaluator evaluates the declarations of a module, or of the root, in the order of their references.
 type evaluator struct {
 	c         *Configuration
 	dir       string
 	fetched   *fetched
-	parent    *evaluator // where the module is called; nil at the top
+	parent    *evaluator // evaluator of the calling module; nil at the root
 	call      *node
 	instance  block.Instance
-	prefix    string // of addresses: module.x["a"].
+	prefix    string // prefix of addresses, such as module.x["a"].
 	depth     int
 	context   *block.Context
 	functions map[string]function.Function
-	paths     cty.Value // of path.module and its like
+	paths     cty.Value // the values of path.module, path.root and path.cwd
 	nodes     map[string]*node
 	order     []string
 	kinds     map[string]*kind
 	given     map[string]givenValue
-	addresses map[string][]string // of blocks, to the keys of their nodes; made when first asked for
+	addresses map[string][]string // keys of nodes by address of their block; built on first use
 }
 
-// node is something that can be evaluated: var.x, local.x, machine.x…
+// node is a declaration that can be evaluated, such as var.x, local.x or machine.x.
 type node struct {
 	root, name string
 	at         hcl.Range
-	body       hcl.Body       // of a block
-	block      *hcl.Block     // of a block
-	expr       hcl.Expression // of a local
+	body       hcl.Body       // the block's body
+	block      *hcl.Block     // the block
+	expr       hcl.Expression // the expression of a local value
 	variable   *variable
 	call       *call
-	needs      []hcl.Traversal // what it refers to
-	state      int             // 0 waiting, 1 under way, 2 done
-	failed     bool            // it, or what it needs, is wrong, and that has been said
+	needs      []hcl.Traversal // references in its expressions
+	state      int             // 0 waiting, 1 in progress, 2 done
+	failed     bool            // it, or something that it refers to, has an error that was reported
 }
 
 func newEvaluator(c *Configuration, dir, root string) *evaluator {
@@ -61,7 +61,8 @@ func newEvaluator(c *Configuration, dir, root string) *evaluator {
 	return e
 }
 
-// paths are path.module and its like: absolute, since functions take others relative to their module.
+// paths returns the values of path.module, path.root and path.cwd. They are absolute, because functions resolve
+// relative paths against their module.
 func paths(dir, root string) cty.Value {
 	values := map[string]cty.Value{}
 	for name, path := range map[string]string{"module": dir, "root": root, "cwd": "."} {
@@ -73,7 +74,7 @@ func paths(dir, root string) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-// declare takes in all blocks and finds duplicates.
+// declare adds all blocks and reports duplicates.
 func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 	add := func(key string, n *node) {
 		if other, ok := e.nodes[key]; ok {
@@ -133,7 +134,7 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 				continue
 			}
 			key := b.Type + "." + strings.Join(b.Labels, ".")
-			if b.Type == "object" { // the namespace is part of its name: hcl/block tells duplicates
+			if b.Type == "object" { // the namespace is part of its identity; package block detects duplicates
 				key = fmt.Sprintf("%s@%s:%d", key, b.DefRange.Filename, b.DefRange.Start.Line)
 			}
 			name := b.Labels[0]
@@ -146,7 +147,7 @@ func (e *evaluator) declare(blocks hcl.Blocks) (diags hcl.Diagnostics) {
 	return diags
 }
 
-// state takes in a block that is about addresses; in a module these are the module's own.
+// state decodes a block of type moved, removed or import. In a module, its addresses are relative to the module.
 func (e *evaluator) state(t block.Type, b *hcl.Block) hcl.Diagnostics {
 	c := e.c.Cluster
 	moved, removed, imports := len(c.Moved), len(c.Removed), len(c.Imports)
@@ -170,7 +171,7 @@ func (e *evaluator) run() (diags hcl.Diagnostics) {
 	return diags
 }
 
-// evaluate evaluates a node and, before it, what it refers to. path is who refers to whom, down to this node.
+// evaluate evaluates a node after everything that it refers to. path is the chain of references down to this node.
 func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 	n := e.nodes[key]
 	switch n.state {
@@ -225,10 +226,10 @@ func (e *evaluator) evaluate(key string, path []string) hcl.Diagnostics {
 	return diags
 }
 
-// key is the address of a node's block in its module.
+// key returns the address of a node's block within its module.
 func (n *node) key() string { return n.root + "." + strings.Join(n.block.Labels, ".") }
 
-// circle says that a node needs itself.
+// circle returns the error of a circular reference.
 func (e *evaluator) circle(n *node, key string, path []string) hcl.Diagnostics {
 	full := e.prefix + key
 	start := slices.Index(path, full)
@@ -282,8 +283,8 @@ func (e *evaluator) value(n *node) (cty.Value, hcl.Diagnostics) {
 	return value, diags
 }
 
-// needsFailed reports whether something that a node refers to is wrong: what would be
-// said of the node then is only that.
+// needsFailed reports whether something that a node refers to has an error. Errors of the node itself would only be
+// consequences of that error.
 func (e *evaluator) needsFailed(n *node) bool {
 	return slices.ContainsFunc(n.needs, func(t hcl.Traversal) bool {
 		name, ok := second(t)

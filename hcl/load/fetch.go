@@ -16,12 +16,11 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// fetchTimeout is how long a repository may take.
+// fetchTimeout is how long fetching a repository may take.
 const fetchTimeout = 10 * time.Minute
 
-// Get fetches the modules of a configuration that come from Git, and theirs, into the folder beside it, and writes the
-// lock file. What is locked is fetched as it is locked; with update every repository is asked for what its reference is
-// now.
+// Get fetches the Git modules of a configuration, including nested ones, into a directory beside it, and writes the
+// lock file. It fetches locked commits, unless update is set: then it resolves every reference again.
 func Get(ctx context.Context, path string, update bool, say func(string)) (*Configuration, hcl.Diagnostics) {
 	c := &Configuration{Cluster: &config.Cluster{}, parser: hclparse.NewParser()}
 	defer func() { c.Files = c.parser.Files() }()
@@ -57,7 +56,7 @@ func Get(ctx context.Context, path string, update bool, say func(string)) (*Conf
 	return c, diags
 }
 
-// getter fetches what a configuration calls.
+// getter fetches the modules that a configuration calls.
 type getter struct {
 	ctx         context.Context
 	c           *Configuration
@@ -65,7 +64,7 @@ type getter struct {
 	update      bool
 	before, now map[string]lock
 	say         func(string)
-	folders     map[string]bool // that have been looked at
+	folders     map[string]bool // directories that were processed
 }
 
 func (g *getter) folder(dir string, paths []string) hcl.Diagnostics {
@@ -97,7 +96,7 @@ func (g *getter) folder(dir string, paths []string) hcl.Diagnostics {
 	return diags
 }
 
-// module returns the folder of a module, which is fetched when it has to be.
+// module returns the directory of a module, and fetches it if necessary.
 func (g *getter) module(from, source string) (string, error) {
 	_, r, err := parseSource(source)
 	if err != nil {
@@ -120,7 +119,7 @@ func (g *getter) module(from, source string) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(r.sub)), nil
 }
 
-// fetch puts a repository's content into a folder, and what it is among the locks.
+// fetch fetches a repository into a directory, and records its lock.
 func (g *getter) fetch(r *repository, dir string, old lock) error {
 	ctx, cancel := context.WithTimeout(g.ctx, fetchTimeout)
 	defer cancel()
@@ -174,7 +173,7 @@ func (g *getter) fetch(r *repository, dir string, old lock) error {
 	return nil
 }
 
-// resolveRef finds the commit that a branch, tag or commit of a clone is.
+// resolveRef returns the commit of a branch, tag or commit in a clone.
 func resolveRef(ctx context.Context, clone, ref string) (string, error) {
 	tries := []string{"refs/remotes/origin/" + ref, "refs/tags/" + ref, ref}
 	if ref == "" {
@@ -189,7 +188,7 @@ func resolveRef(ctx context.Context, clone, ref string) (string, error) {
 	return "", fmt.Errorf("it has no branch, tag or commit %q", ref)
 }
 
-// git runs git, which asks nobody anything and speaks no protocols but these.
+// git runs git without prompts, and only with the allowed protocols.
 func git(ctx context.Context, args ...string) (string, error) {
 	c := exec.CommandContext(ctx, "git", args...)
 	c.Env = append(

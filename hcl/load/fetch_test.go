@@ -10,7 +10,7 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// forge is a Git repository with a module in it.
+// forge is a Git repository that contains a module.
 type forge struct {
 	t   *testing.T
 	dir string
@@ -41,7 +41,7 @@ func (f forge) git(args ...string) {
 	}
 }
 
-// commit makes the module say something.
+// commit commits a module whose output contains text.
 func (f forge) commit(text string) {
 	f.t.Helper()
 	write(f.t, filepath.Join(f.dir, "say", "say.hcl"), `module "inner" { source = "../inner" }
@@ -62,7 +62,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// folder is a configuration that calls the module at a reference.
+// folder returns a configuration that calls the module at a reference.
 func (f forge) folder(ref string) string {
 	f.t.Helper()
 	dir := f.t.TempDir()
@@ -82,7 +82,7 @@ func get(t *testing.T, dir string, update bool) error {
 	return nil
 }
 
-// said is the output "text" of a configuration, or what is wrong with it.
+// outputOf returns the output "text" of a configuration, or its first error.
 func outputOf(dir string) string {
 	c, diags := load.Load(load.Options{Path: dir})
 	if diags.HasErrors() {

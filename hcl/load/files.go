@@ -50,9 +50,9 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// glob returns a function that finds the files of a pattern, which is relative to dir; a folder stands for the YAML and
-// JSON files in it. The paths that expressions can put before a pattern (path.module, path.root, path.cwd and the home
-// folder) are not part of it.
+// glob returns a function that finds the files that match a pattern, which is relative to dir. A directory stands for
+// the YAML and JSON files in it. Paths that expressions can put before a pattern (path.module, path.root, path.cwd and
+// the home directory) are taken literally.
 func glob(dir, root string) func(string) ([]string, error) {
 	return func(pattern string) ([]string, error) {
 		base, rest := cutPath(inDir(dir)(pattern), pattern, dir, root)
@@ -81,7 +81,7 @@ func glob(dir, root string) func(string) ([]string, error) {
 	}
 }
 
-// cutPath cuts the place of a pattern into the folder that it starts at and the pattern below that.
+// cutPath splits the path of a pattern into the directory at which it starts and the pattern below that.
 func cutPath(place, pattern, dir, root string) (base, rest string) {
 	if place == filepath.Join(dir, pattern) && !filepath.IsAbs(pattern) {
 		return dir, pattern
@@ -100,7 +100,7 @@ func cutPath(place, pattern, dir, root string) (base, rest string) {
 	return base, rest
 }
 
-// readYAML returns the objects of a file of YAML documents, lists taken apart.
+// readYAML returns the objects in a file of YAML documents. Lists are replaced by their items.
 func readYAML(path string) ([]map[string]any, error) {
 	text, err := data.File(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// Functions returns the functions of the language: Terraform's, by the same names.
-// Files are read relative to dir, and now is the time of the run.
+// Functions returns the functions of the language, which have Terraform's names. They read files relative to dir; now
+// is the time of the run.
 func Functions(dir string, now time.Time) map[string]function.Function {
 	f := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
@@ -77,7 +77,7 @@ func Functions(dir string, now time.Time) map[string]function.Function {
 	return f
 }
 
-// to makes a conversion function.
+// to returns a function that converts to a type.
 func to(want cty.Type) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowNull: true, AllowDynamicType: true}},
@@ -101,7 +101,7 @@ func to(want cty.Type) function.Function {
 	})
 }
 
-// marking makes the functions that hide a value, or say that it may be shown.
+// marking returns the function sensitive or nonsensitive.
 func marking(hide bool) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{
@@ -126,7 +126,7 @@ func marking(hide bool) function.Function {
 	})
 }
 
-// text makes a function of strings.
+// text returns a function of n strings.
 func text(n int, f func(args []string) (string, error)) function.Function {
 	spec := &function.Spec{Type: function.StaticReturnType(cty.String)}
 	for range n {

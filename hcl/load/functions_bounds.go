@@ -9,10 +9,10 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// Bounds on what a short expression may make.
+// Limits on what a short expression may create.
 const (
-	maxProduct = 1 << 20 // combinations
-	maxIndent  = 1000    // spaces
+	maxProduct = 1 << 20 // number of combinations
+	maxIndent  = 1000    // number of spaces
 )
 
 var (
@@ -37,7 +37,7 @@ var (
 	})
 )
 
-// wideVerb is a verb of a format with a width or a precision of more than four digits.
+// wideVerb matches a format verb whose width or precision has more than four digits.
 var wideVerb = regexp.MustCompile(`%[-+ #0-9.\[\]]*[0-9]{5}`)
 
 // boundedFormat returns f with an error for formats whose verbs are wider than 9999 characters.
@@ -51,7 +51,7 @@ func boundedFormat(f function.Function) function.Function {
 	})
 }
 
-// bounding is a function that refuses arguments of which it would make too much.
+// bounding returns f with a check that refuses arguments whose result would be too large.
 func bounding(f function.Function, check func(args []cty.Value) error) function.Function {
 	return function.New(&function.Spec{
 		Params: f.Params(), VarParam: f.VarParam(),

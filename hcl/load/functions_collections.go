@@ -14,7 +14,7 @@ func anyList(name string) function.Parameter {
 	return function.Parameter{Name: name, Type: cty.List(cty.DynamicPseudoType)}
 }
 
-// indexFunc returns where a value is in a list or tuple.
+// indexFunc returns the index of a value in a list or tuple.
 var indexFunc = function.New(&function.Spec{
 	Params: []function.Parameter{
 		{Name: "list", Type: cty.DynamicPseudoType},
@@ -97,7 +97,7 @@ var coalesceFunc = function.New(&function.Spec{
 	},
 })
 
-// lookupFunc is lookup(map, key, fallback); without a fallback a missing key is an error.
+// lookupFunc is lookup(map, key, fallback). Without a fallback, a missing key is an error.
 var lookupFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "map", Type: cty.DynamicPseudoType}, {Name: "key", Type: cty.String}},
 	VarParam: &function.Parameter{
@@ -150,7 +150,7 @@ func noKey(key cty.Value) error {
 	return function.NewArgErrorf(1, "there is no key %q; a third argument is the fallback", key.AsString())
 }
 
-// allTrueFunc reports whether all elements are true: null is not.
+// allTrueFunc reports whether all elements are true. Null counts as false.
 var allTrueFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "list", Type: cty.List(cty.Bool)}},
 	Type:   function.StaticReturnType(cty.Bool),
@@ -186,7 +186,7 @@ var anyTrueFunc = function.New(&function.Spec{
 	},
 })
 
-// oneFunc returns the only element of a list or set, null when there is none.
+// oneFunc returns the only element of a list or set, or null if it is empty.
 var oneFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
 	Type: func(a []cty.Value) (cty.Type, error) {
@@ -242,7 +242,7 @@ var sumFunc = function.New(&function.Spec{
 	},
 })
 
-// matchKeysFunc returns the elements of a list whose keys, at the same places of another list, are in a set.
+// matchKeysFunc returns the elements of a list whose keys, at the same positions in another list, are in a third list.
 var matchKeysFunc = function.New(&function.Spec{
 	Params: []function.Parameter{anyList("values"), anyList("keys"), anyList("search")},
 	Type: func(a []cty.Value) (cty.Type, error) {
@@ -276,7 +276,7 @@ var matchKeysFunc = function.New(&function.Spec{
 	},
 })
 
-// transposeFunc makes of a map of lists the map of their elements to the keys that have them.
+// transposeFunc exchanges the keys and the elements of a map of lists.
 var transposeFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "map", Type: cty.Map(cty.List(cty.String))}},
 	Type:   function.StaticReturnType(cty.Map(cty.List(cty.String))),

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// maxCost is the highest cost of bcrypt, which takes a minute; each one above doubles that.
+// maxCost is the highest cost of bcrypt. It takes a minute, and each further step doubles the time.
 const maxCost = 20
 
-// bcryptFunc is bcrypt(text, cost); the cost is 10 when there is none.
+// bcryptFunc is bcrypt(text, cost). The default cost is 10.
 var bcryptFunc = function.New(&function.Spec{
 	Params:   []function.Parameter{{Name: "s", Type: cty.String}},
 	VarParam: &function.Parameter{Name: "cost", Type: cty.Number},

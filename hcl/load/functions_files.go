@@ -29,7 +29,7 @@ var (
 	})
 )
 
-// maxDigested is how large a file may be of which a digest is taken.
+// maxDigested is the maximum size in bytes of a file to be digested.
 const maxDigested = 1 << 30
 
 // addFiles adds the functions that read files relative to dir.
@@ -64,7 +64,7 @@ func addFiles(f map[string]function.Function, dir string) {
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
 			info, err := os.Stat(inDir(dir)(a[0].AsString()))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return cty.NilVal, err // whether it is there cannot be told
+				return cty.NilVal, err // it is unknown whether the file exists
 			}
 			if err == nil && !info.Mode().IsRegular() {
 				what := "not a regular file"
@@ -81,7 +81,8 @@ func addFiles(f map[string]function.Function, dir string) {
 		Type:   function.StaticReturnType(cty.Set(cty.String)),
 		Impl: func(a []cty.Value, _ cty.Type) (cty.Value, error) {
 			base := inDir(dir)(a[0].AsString())
-			// A folder that is missing, or not mounted, is not one without files: what they declared would be removed.
+			// A missing or unmounted directory must not count as empty, because what its files declare would be
+			// removed.
 			if _, err := os.ReadDir(base); err != nil {
 				return cty.NilVal, function.NewArgError(0, err)
 			}

@@ -12,7 +12,7 @@ import (
 
 var prefixParam = function.Parameter{Name: "prefix", Type: cty.String}
 
-// cidrHostFunc is cidrhost(prefix, n): address number n; a negative one counts from the end.
+// cidrHostFunc is cidrhost(prefix, n): address number n of the prefix. A negative number counts from the end.
 var cidrHostFunc = function.New(&function.Spec{
 	Params: []function.Parameter{prefixParam, {Name: "hostnum", Type: cty.Number}},
 	Type:   function.StaticReturnType(cty.String),
@@ -48,8 +48,7 @@ var cidrNetmaskFunc = text(1, func(a []string) (string, error) {
 	return net.IP(net.CIDRMask(p.Bits(), 32)).String(), nil
 })
 
-// cidrSubnetFunc is cidrsubnet(prefix, newbits, n): piece number n when the prefix
-// gets newbits longer.
+// cidrSubnetFunc is cidrsubnet(prefix, newbits, n): subnet number n of the prefix extended by newbits.
 var cidrSubnetFunc = function.New(&function.Spec{
 	Params: []function.Parameter{prefixParam, {Name: "newbits", Type: cty.Number}, {Name: "netnum", Type: cty.Number}},
 	Type:   function.StaticReturnType(cty.String),
@@ -75,7 +74,7 @@ var cidrSubnetFunc = function.New(&function.Spec{
 	},
 })
 
-// cidrSubnetsFunc is cidrsubnets(prefix, newbits...): pieces next to each other.
+// cidrSubnetsFunc is cidrsubnets(prefix, newbits...): consecutive subnets.
 var cidrSubnetsFunc = function.New(&function.Spec{
 	Params:   []function.Parameter{prefixParam},
 	VarParam: &function.Parameter{Name: "newbits", Type: cty.Number},
@@ -96,7 +95,7 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 			}
 			length := p.Bits() + newBits
 			size := new(big.Int).Lsh(big.NewInt(1), uint(width-length))
-			// Round up to where a piece of this size may start.
+			// Round up to the next boundary of a subnet of this size.
 			next.Add(next, new(big.Int).Sub(size, big.NewInt(1)))
 			next.AndNot(next, new(big.Int).Sub(size, big.NewInt(1)))
 			if new(big.Int).Add(next, size).Cmp(end) > 0 {
@@ -112,7 +111,7 @@ var cidrSubnetsFunc = function.New(&function.Spec{
 	},
 })
 
-// mostBits is the largest number of bits of a number about a network. IPv6 addresses have 128.
+// mostBits is the maximum number of bits of a number in a calculation with addresses. IPv6 addresses have 128 bits.
 const mostBits = 256
 
 // whole returns a number as an integer. It returns an error for a fraction, and for a number that is larger than any

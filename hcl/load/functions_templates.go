@@ -15,10 +15,11 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// templates are the functions that render templates. A template sees none of them, so that none can contain itself.
+// templates are the functions that render templates. They are not available in templates, so that no template can
+// contain itself.
 var templates = []string{"templatefile", "templatestring"}
 
-// templateFileFunc renders a file with the given variables and all functions but those of templates.
+// templateFileFunc renders a file with the given variables and all functions except those in templates.
 func templateFileFunc(f map[string]function.Function, read func(string) ([]byte, error)) function.Function {
 	render := func(a []cty.Value) (cty.Value, error) {
 		path := a[0].AsString()

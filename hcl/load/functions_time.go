@@ -8,7 +8,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// addRun adds the functions whose results are not the same in every run. All of a run have the same time.
+// addRun adds the functions whose results differ between runs. Within a run, all times are the same.
 func addRun(f map[string]function.Function, now time.Time) {
 	f["timestamp"] = text(0, func([]string) (string, error) { return now.UTC().Format(time.RFC3339), nil })
 	f["plantimestamp"] = f["timestamp"]

@@ -14,7 +14,7 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// anything accepts every value as it is.
+// anything is a parameter that accepts every value.
 var anything = function.Parameter{
 	Name:             "v",
 	Type:             cty.DynamicPseudoType,
@@ -36,7 +36,7 @@ var isSensitiveFunc = function.New(&function.Spec{
 	},
 })
 
-// ephemeralAsNullFunc returns its argument: no value of this language is ephemeral.
+// ephemeralAsNullFunc returns its argument, because no value of this language is ephemeral.
 var ephemeralAsNullFunc = function.New(&function.Spec{
 	Params: []function.Parameter{anything},
 	Type:   func(a []cty.Value) (cty.Type, error) { return a[0].Type(), nil },
@@ -52,7 +52,7 @@ var typeFunc = function.New(&function.Spec{
 	},
 })
 
-// TypeText writes a type over several lines, as Terraform's console does.
+// TypeText formats a type over several lines, as Terraform's console does.
 func TypeText(ty cty.Type) string {
 	out := &strings.Builder{}
 	writeType(out, ty, 0)

@@ -9,7 +9,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 )
 
-// replaceFunc takes /…/ as a regular expression and anything else literally.
+// replaceFunc interprets a pattern of the form /…/ as a regular expression, and any other literally.
 var replaceFunc = text(3, func(a []string) (string, error) {
 	if p := a[1]; len(p) > 1 && strings.HasPrefix(p, "/") && strings.HasSuffix(p, "/") {
 		re, err := regexp.Compile(p[1 : len(p)-1])
@@ -42,7 +42,7 @@ func predicate(f func(s, part string) bool) function.Function {
 	})
 }
 
-// lengthFunc counts characters of a string, else elements.
+// lengthFunc returns the number of characters of a string, or of elements of a collection.
 var lengthFunc = function.New(&function.Spec{
 	Params: []function.Parameter{{Name: "v", Type: cty.DynamicPseudoType, AllowDynamicType: true}},
 	Type:   function.StaticReturnType(cty.Number),

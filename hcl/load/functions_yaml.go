@@ -103,7 +103,7 @@ func encodeYAML(out *strings.Builder, v cty.Value, depth int, inside bool) error
 	return nil
 }
 
-// encodeBehind writes a value behind its key: a sequence is as far to the right as the key is.
+// encodeBehind writes a value after its key. A sequence has the same indentation as the key.
 func encodeBehind(out *strings.Builder, v cty.Value, depth int, sequence bool) error {
 	block := !v.IsNull() && !v.Type().IsPrimitiveType() && !v.Type().IsCapsuleType() && v.LengthInt() > 0
 	if !block {
@@ -115,7 +115,7 @@ func encodeBehind(out *strings.Builder, v cty.Value, depth int, sequence bool) e
 	return encodeYAML(out, v, depth, block)
 }
 
-// writeYAMLText writes text of several lines as a literal block where that keeps it as it is, and quotes all others.
+// writeYAMLText writes a text of several lines as a literal block if that preserves it. It quotes all other texts.
 func writeYAMLText(out *strings.Builder, s, indent string) {
 	if !strings.Contains(s, "\n") || strings.ContainsRune(" \t\n", rune(s[0])) || strings.Trim(s, "\n") == "" ||
 		unprintable(s) {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzLoad reads configurations in both syntaxes: whatever is in them becomes values or diagnostics, of which a report
-// can be made.
+// FuzzLoad loads arbitrary configurations in both syntaxes. Each becomes values, or diagnostics that can be printed.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`cluster "c" { pod_cidrs = ["10.244.0.0/16"] }
 variable "n" { type = number

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Declaration is something that the files declare, and what its expressions refer to.
+// Declaration is a declaration in the files, with what its expressions refer to.
 type Declaration struct {
-	Address string   // var.x, local.x, machine.x, object.v1.ConfigMap.x
-	Needs   []string // addresses, sorted
+	Address string   // such as var.x, local.x, machine.x or object.v1.ConfigMap.x
+	Needs   []string // sorted addresses
 }
 
-// graph lists the declarations with the references between them.
+// graph returns the declarations with the references between them.
 func (e *evaluator) graph() (list []Declaration) {
 	for _, key := range e.order {
 		d := Declaration{Address: e.prefix + nodeAddress(key)}
@@ -46,7 +46,7 @@ func (e *evaluator) graph() (list []Declaration) {
 	return list
 }
 
-// nodeAddress leaves out where an object was declared.
+// nodeAddress removes the position that the key of an object contains.
 func nodeAddress(key string) string {
 	text, _, _ := strings.Cut(key, "@")
 	return text

@@ -12,10 +12,10 @@ import (
 	"clusterctl/hcl/data"
 )
 
-// JSONExtension is that of configuration files in JSON.
+// JSONExtension is the extension of configuration files in JSON.
 const JSONExtension = Extension + ".json"
 
-// parse reads a file in the syntax that its name says.
+// parse parses a file in the syntax that its name indicates.
 func parse(parser *hclparse.Parser, text []byte, path string) (*hcl.File, hcl.Diagnostics) {
 	if strings.HasSuffix(path, ".json") {
 		return parser.ParseJSON(data.WithoutBOM(text), path)
@@ -29,8 +29,8 @@ func parse(parser *hclparse.Parser, text []byte, path string) (*hcl.File, hcl.Di
 	return f, diags
 }
 
-// jsonReferences are what the expressions of a body in JSON refer to. Which of its properties are blocks only a schema
-// tells, and none is needed: expressions are in all of them alike.
+// jsonReferences returns the references in the expressions of a JSON body. Only a schema shows which properties are
+// blocks, but that does not matter here, because expressions may be in all of them.
 func jsonReferences(body hcl.Body) (list []hcl.Traversal) {
 	attributes, _ := body.JustAttributes()
 	var iterators []string
@@ -50,7 +50,7 @@ func jsonReferences(body hcl.Body) (list []hcl.Traversal) {
 	return list
 }
 
-// iteratorsIn adds the names that dynamic blocks give to their elements.
+// iteratorsIn appends the iterator names of dynamic blocks to a list.
 func iteratorsIn(name string, expr hcl.Expression, list []string, depth int) []string {
 	if depth > 50 {
 		return list

@@ -11,7 +11,7 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// Four times as many blocks take four times as much memory to evaluate, not sixteen times.
+// Evaluating four times as many blocks takes about four times as much memory, not sixteen times.
 func TestEvaluationIsLinearInTheNumberOfBlocks(t *testing.T) {
 	cost := func(n int) uint64 {
 		var text strings.Builder
@@ -38,7 +38,7 @@ func TestEvaluationIsLinearInTheNumberOfBlocks(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	cost(10) // what is made once
+	cost(10) // allocations that are made once
 	few, many := cost(250), cost(1000)
 	if many > 5*few {
 		t.Errorf("%d bytes for 250 machines, %d for 1000: %.1f times as many", few, many, float64(many)/float64(few))

@@ -1,5 +1,5 @@
-// Package load turns the files of a folder into one hcl/config.Cluster, or into
-// diagnostics that point at the lines to change. What the blocks mean is hcl/block's.
+// Package load reads the files of a directory into a config.Cluster, or returns diagnostics that point to the lines to
+// change. Package block defines the meaning of blocks.
 package load
 
 import (
@@ -21,48 +21,51 @@ import (
 	"clusterctl/hcl/data"
 )
 
-// Extension is that of configuration files.
+// Extension is the extension of configuration files.
 const Extension = ".hcl"
 
-// Options says what to load.
+// Options determine what to load.
 type Options struct {
-	Path     string   // a folder, or one file; empty means the current folder
+	Path     string   // a directory or a file; empty means the current directory
 	Vars     []string // name=value, in order
 	VarFiles []string // in order, before Vars
-	Environ  []string // as os.Environ
+	Environ  []string // as returned by os.Environ
 
-	Now      time.Time         // of the run, which timestamp() gives; zero means the time of the call
-	Programs bool              // run those of data "external"; otherwise what they say is unknown
-	Texts    map[string]string // of files, by absolute path, in place of what is on the disk
-	// the folder may be a module: it needs no cluster block, and values that nobody gives are unknown
+	Now      time.Time         // the time of the run, which timestamp() returns; zero means the time of the call
+	Programs bool              // run the programs of data "external"; otherwise their results are unknown
+	Texts    map[string]string // contents of files by absolute path, which replace those on disk
+	// Module means that the directory may be a module. It needs no cluster block, and variables without a value are
+	// unknown.
 	Module    bool
-	Values    map[string]cty.Value          // of variables, stronger than all others
-	Overrides map[string]cty.Value          // what data blocks give, by address, instead of being read
-	Live      map[LiveObject]map[string]any // objects of the cluster that were read; nil for one that is not there
+	Values    map[string]cty.Value // values of variables, which take precedence over all others
+	Overrides map[string]cty.Value // values of data blocks by address, which replace reading them
+	// objects that were read from the cluster; nil for objects that do not exist
+	Live map[LiveObject]map[string]any
 
-	// Made returns the objects of a workload, which Load then validates as the API server does. nil disables this.
+	// Made returns the objects of a workload, which Load then validates as the API server does. If it is nil, they are
+	// not validated.
 	Made func(config.Workload) ([]map[string]any, error)
 }
 
-// Configuration is what was loaded.
+// Configuration is a loaded configuration.
 type Configuration struct {
 	Cluster   *config.Cluster
 	Dir       string
 	Files     map[string]*hcl.File
-	Scope     *hcl.EvalContext // what an expression at the top level sees
-	Outputs   cty.Value        // an object of the outputs of the top level
-	Graph     []Declaration    // what was declared, in the order of the files
-	Asked     []LiveObject     // what has to be read from the cluster to know the rest
+	Scope     *hcl.EvalContext // scope of expressions at the top level
+	Outputs   cty.Value        // an object with the outputs of the top level
+	Graph     []Declaration    // the declarations, in the order of the files
+	Asked     []LiveObject     // objects that must be read from the cluster to know the remaining values
 	parser    *hclparse.Parser
-	headers   map[config.Source]*hcl.Range // of the blocks
+	headers   map[config.Source]*hcl.Range // headers of the blocks
 	texts     map[string]string
 	module    bool
 	programs  bool
 	overrides map[string]cty.Value
 	live      map[LiveObject]map[string]any
 	now       time.Time
-	uncertain bool // there are unknown values
-	hidden    bool // there are sensitive values: diagnostics must not show any
+	uncertain bool // some values are unknown
+	hidden    bool // some values are sensitive, so diagnostics must show none
 }
 
 func (o Options) now() time.Time {
@@ -163,7 +166,7 @@ func (c *Configuration) checkWorkloads(made func(config.Workload) ([]map[string]
 	return diags
 }
 
-// text is that of a file, or what an editor has of it.
+// text returns the content of a file, or its text in the editor.
 func (c *Configuration) text(path string) ([]byte, error) {
 	if len(c.texts) > 0 {
 		if absolute, err := filepath.Abs(path); err == nil {
@@ -175,7 +178,7 @@ func (c *Configuration) text(path string) ([]byte, error) {
 	return data.File(path)
 }
 
-// once leaves out what is said again of another instance of a block.
+// once removes repeated diagnostics, which several instances of a block cause.
 func once(diags hcl.Diagnostics) (list hcl.Diagnostics) {
 	type text struct {
 		summary, detail string
@@ -220,7 +223,7 @@ func (c *Configuration) read(paths []string) (blocks hcl.Blocks, diags hcl.Diagn
 	return blocks, diags
 }
 
-// files returns the configuration files of a folder, sorted, and the folder.
+// files returns the sorted configuration files of a directory, and the directory.
 func files(path string) ([]string, string, error) {
 	if path == "" {
 		path = "."
@@ -259,7 +262,7 @@ func files(path string) ([]string, string, error) {
 	return list, path, nil
 }
 
-// Evaluate returns the value of an expression at the top level, as console does.
+// Evaluate returns the value of an expression at the top level, for the console command.
 func (c *Configuration) Evaluate(expr hcl.Expression) (cty.Value, hcl.Diagnostics) {
 	return expr.Value(c.Scope)
 }

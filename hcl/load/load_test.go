@@ -14,8 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the wanted diagnostics and docs/language.md")
 
-// Every file of testdata is a configuration with what is said about it: the file
-// "want" is the text of the diagnostics, empty when there are none (P01).
+// Every file of testdata is a configuration with its diagnostics: the file "want" is their text, which is empty if
+// there are none.
+// Proves P01.
 func TestDiagnosticsPointAtTheLineAndSayTheWayOut(t *testing.T) {
 	scripts, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scripts) == 0 {

@@ -21,13 +21,13 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// maxModule is how many bytes a fetched repository may have.
+// maxModule is the maximum size in bytes of a fetched repository.
 const maxModule = 256 << 20
 
-// lock says which content of a repository a configuration was made with.
+// lock records the content of a repository that a configuration uses.
 type lock struct {
 	commit string
-	hash   string // of all files, as hashFolder makes it
+	hash   string // digest of all files, computed by hashFolder
 }
 
 type lockedModule struct {
@@ -36,10 +36,10 @@ type lockedModule struct {
 	Hash   string `hcl:"hash"`
 }
 
-// commitForm is how git names commits.
+// commitForm matches the ID of a Git commit.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
-// readLocks reads a lock file; one that is not there says nothing.
+// readLocks reads a lock file. A missing file is empty.
 func readLocks(path string) (map[string]lock, error) {
 	locks := map[string]lock{}
 	text, err := os.ReadFile(path)
@@ -60,7 +60,7 @@ func readLocks(path string) (map[string]lock, error) {
 		return nil, fmt.Errorf("read %s: %w", path, diags)
 	}
 	for _, m := range content.Modules {
-		if !commitForm.MatchString(m.Commit) { // git would take some for its options
+		if !commitForm.MatchString(m.Commit) { // git could mistake other texts for options
 			return nil, fmt.Errorf("read %s: %q of module %q is no commit", path, m.Commit, m.Source)
 		}
 		locks[m.Source] = lock{commit: m.Commit, hash: m.Hash}
@@ -68,7 +68,7 @@ func readLocks(path string) (map[string]lock, error) {
 	return locks, nil
 }
 
-// writeLocks replaces a lock file.
+// writeLocks writes a lock file.
 func writeLocks(path string, locks map[string]lock) error {
 	f := hclwrite.NewEmptyFile()
 	f.Body().
@@ -87,7 +87,7 @@ func writeLocks(path string, locks map[string]lock) error {
 	return os.Rename(temporary, path)
 }
 
-// hashFolder digests the names and contents of all files of a folder.
+// hashFolder returns a digest of the names and contents of all files in a directory.
 func hashFolder(dir string) (string, error) {
 	var lines []string
 	left := int64(maxModule)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzLocks reads lock files: what is read is written as it was.
+// FuzzLocks reads arbitrary lock files. Writing what was read gives the same content.
 func FuzzLocks(f *testing.F) {
 	f.Add(
 		[]byte(

@@ -12,27 +12,27 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// maxDepth is how deep modules may be in modules.
+// maxDepth is the maximum depth of nested modules.
 const maxDepth = 16
 
-// call is a module block: a folder whose declarations are made with other values for its variables.
+// call is a module block, which evaluates the declarations of a directory with its own values of the variables.
 type call struct {
 	block     *hcl.Block
 	source    string
 	at        *hcl.Range
 	inputs    hcl.Attributes
-	children  []*evaluator // one for each instance
+	children  []*evaluator // one per instance
 	instances []block.Instance
-	state     int  // of finding out the instances: 0 waiting, 1 under way, 2 done
-	unknown   bool // how many there are is known only with the cluster
+	state     int  // state of determining the instances: 0 waiting, 1 in progress, 2 done
+	unknown   bool // the number of instances is known only with the cluster
 	value     cty.Value
-	outputs   int // how many outputs were known when value was made
+	outputs   int // number of outputs that were known when value was computed
 }
 
-// own are the attributes of a module block that are no inputs.
+// own are the attributes of a module block that are not inputs.
 var own = []string{"source", "for_each", "count", "depends_on"}
 
-// decodeCall reads what of a module block is known before anything is evaluated.
+// decodeCall decodes the part of a module block that is known before evaluation.
 func decodeCall(b *hcl.Block) (*call, hcl.Diagnostics) {
 	c := &call{block: b, at: b.DefRange.Ptr(), inputs: hcl.Attributes{}}
 	attributes, diags := b.Body.JustAttributes()
@@ -73,8 +73,8 @@ func problem(at *hcl.Range, summary, format string, args ...any) *hcl.Diagnostic
 	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at}
 }
 
-// callReferences are the references that say how many instances there are. Those of inputs are followed when the
-// variable is needed, so that modules may use each other's outputs both ways.
+// callReferences returns the references in for_each and count. References in inputs are resolved when the variable is
+// needed, so that modules may use each other's outputs in both directions.
 func callReferences(b *hcl.Block) (list []hcl.Traversal) {
 	attributes, _ := b.Body.JustAttributes()
 	for _, name := range []string{"for_each", "count"} {
@@ -85,7 +85,7 @@ func callReferences(b *hcl.Block) (list []hcl.Traversal) {
 	return list
 }
 
-// enter finds out a module's instances and declares what is in them.
+// enter determines a module's instances and declares their content.
 func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnostics) {
 	c := n.call
 	switch c.state {
@@ -132,7 +132,7 @@ func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnos
 		child.context.After = append(slices.Clone(e.context.After), after...)
 		more := child.declare(blocks)
 		if diags = append(diags, more...); more.HasErrors() {
-			return diags // of the others the same would be said
+			return diags // the other instances have the same errors
 		}
 		c.children, c.instances = append(c.children, child), append(c.instances, i)
 		if len(c.children) == 1 {
@@ -144,7 +144,7 @@ func (e *evaluator) enter(n *node, key string, path []string) (diags hcl.Diagnos
 	return diags
 }
 
-// checkInputs compares a call with the variables of the module.
+// checkInputs compares the inputs of a call with the variables of the module.
 func (e *evaluator) checkInputs(c *call) (diags hcl.Diagnostics) {
 	names := e.kinds["var"].names()
 	for _, name := range slices.Sorted(maps.Keys(c.inputs)) {
@@ -182,7 +182,7 @@ func (e *evaluator) checkInputs(c *call) (diags hcl.Diagnostics) {
 	return diags
 }
 
-// input evaluates what the value that a module's variable gets refers to, where the module is called.
+// input evaluates, in the calling module, what a variable's input refers to.
 func (e *evaluator) input(n *node, path []string) (diags hcl.Diagnostics) {
 	if a := e.call.call.inputs[n.name]; a != nil {
 		for _, t := range a.Expr.Variables() {
@@ -193,12 +193,12 @@ func (e *evaluator) input(n *node, path []string) (diags hcl.Diagnostics) {
 	return diags
 }
 
-// inputValue is the value that a module's variable gets.
+// inputValue returns the value of an input.
 func (e *evaluator) inputValue(a *hcl.Attribute) (cty.Value, hcl.Diagnostics) {
 	return a.Expr.Value(e.instance.Eval(e.parent.scope(a.Expr.Variables())))
 }
 
-// outputsOf evaluates what a reference needs of a module: one output, or all of them.
+// outputsOf evaluates the outputs of a module that a reference needs: one output, or all.
 func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hcl.Diagnostics) {
 	children, name, at := n.call.meant(t)
 	for i, child := range children {
@@ -227,8 +227,8 @@ func (e *evaluator) outputsOf(n *node, t hcl.Traversal, path []string) (diags hc
 	return diags
 }
 
-// meant are the instances and the output that a reference such as module.x["a"].y names; the name is empty when it may
-// be any.
+// meant returns the instances and the output that a reference such as module.x["a"].y names. The name is empty if the
+// reference may mean any output.
 func (c *call) meant(t hcl.Traversal) (children []*evaluator, name string, at *hcl.Range) {
 	children = c.children
 	rest := t[min(2, len(t)):]
@@ -253,10 +253,10 @@ func (c *call) meant(t hcl.Traversal) (children []*evaluator, name string, at *h
 			return c.children[i : i+1], step.Name, t.SourceRange().Ptr()
 		}
 	}
-	return nil, "", nil // evaluation says that there is no such key
+	return nil, "", nil // the evaluation reports the missing key
 }
 
-// result is what expressions see for a module: the outputs that have been evaluated.
+// result returns the module's value in expressions: the outputs that have been evaluated.
 func (c *call) result() cty.Value {
 	if c.unknown {
 		return cty.DynamicVal
@@ -276,7 +276,7 @@ func (c *call) result() cty.Value {
 	return c.value
 }
 
-// root is the evaluator of the top.
+// root returns the evaluator of the root module.
 func (e *evaluator) root() *evaluator {
 	for e.parent != nil {
 		e = e.parent
@@ -284,7 +284,7 @@ func (e *evaluator) root() *evaluator {
 	return e
 }
 
-// chain are the folders of the modules around, from the top.
+// chain returns the directories of the enclosing modules, root first.
 func (e *evaluator) chain() (list []string) {
 	for ; e != nil; e = e.parent {
 		list = append([]string{e.dir}, list...)
@@ -292,7 +292,7 @@ func (e *evaluator) chain() (list []string) {
 	return list
 }
 
-// source finds a module's folder and reads the blocks in it.
+// source returns a module's directory and its blocks.
 func (e *evaluator) source(c *call) (string, hcl.Blocks, hcl.Diagnostics) {
 	dir, err := e.fetched.folder(e.dir, c.source)
 	if err != nil {

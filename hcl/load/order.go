@@ -11,7 +11,7 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// repeats refuses each and count in a block that is not repeated.
+// repeats returns an error for each or count in a block that has no such attribute.
 func (n *node) repeats(t hcl.Traversal) hcl.Diagnostics {
 	by := map[string]string{"each": "for_each", "count": "count"}[t.RootName()]
 	if by == "" || n.has(by) {
@@ -33,14 +33,15 @@ func (n *node) has(name string) bool {
 	return block.Repeats(n.body, name)
 }
 
-// before evaluates what depends_on of a node names, so that a circle is found, or says that there is no such thing.
+// before evaluates the blocks that depends_on names, so that cycles are found. It returns an error if one does not
+// exist.
 func (e *evaluator) before(n *node, path []string) (diags hcl.Diagnostics) {
 	if !n.has("depends_on") {
 		return nil
 	}
 	content, _, _ := n.body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "depends_on"}}})
 	a := content.Attributes["depends_on"]
-	addresses, _ := block.Addresses(a.Expr) // what is wrong with it is said when the block is decoded
+	addresses, _ := block.Addresses(a.Expr) // decoding the block reports errors in it
 	for _, address := range addresses {
 		keys := e.called(address)
 		for _, key := range keys {
@@ -62,7 +63,7 @@ func (e *evaluator) before(n *node, path []string) (diags hcl.Diagnostics) {
 	return diags
 }
 
-// called are the keys of the nodes that an address names, or an instance of which it names.
+// called returns the keys of the nodes that an address names. The address may be that of an instance.
 func (e *evaluator) called(address string) []string {
 	if e.addresses == nil {
 		e.addresses = map[string][]string{}

@@ -9,7 +9,7 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// oddNames are names of folders that have a meaning in patterns.
+// oddNames are folder names with characters that have a meaning in patterns.
 var oddNames = []string{"plain", "[prod]", "[", "a*b", "what?", "{x,y}", `back\slash`, "**", "space here"}
 
 const oddConfiguration = `
@@ -71,7 +71,7 @@ func oddFiles() map[string]string {
 func TestNoFoldersNameIsTakenForAPattern(t *testing.T) {
 	for _, name := range oddNames {
 		t.Run(name, func(t *testing.T) {
-			// The folder stands beside another one that its name would match as a pattern.
+			// The folder has a sibling that its name would match as a pattern.
 			above := t.TempDir()
 			dir := filepath.Join(above, name)
 			writeFiles(t, filepath.Join(above, "p"), map[string]string{"x.auto.clustervars": `nodes = []`})

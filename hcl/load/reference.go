@@ -16,8 +16,8 @@ import (
 //go:embed reference.md
 var reference string
 
-// Reference is the language's reference, docs/language.md: the text of reference.md with
-// the blocks and the functions as they are in the code.
+// Reference returns the reference of the language, docs/language.md. It is reference.md with the blocks and functions
+// of the code inserted.
 func Reference() string {
 	all := Functions(".", time.Time{})
 	var list strings.Builder
@@ -28,7 +28,7 @@ func Reference() string {
 	return strings.NewReplacer("{{blocks}}\n", block.Reference(), "{{functions}}\n", list.String()).Replace(reference)
 }
 
-// FunctionMeaning is what a function gives, and how it is called.
+// FunctionMeaning returns the signature and the description of a function.
 func FunctionMeaning(name string) (call, meaning string) {
 	f, ok := Functions(".", time.Time{})[name]
 	if !ok {
@@ -37,7 +37,7 @@ func FunctionMeaning(name string) (call, meaning string) {
 	return name + "(" + strings.Join(parameters(f), ", ") + ")", meanings[name]
 }
 
-// FunctionNames are the functions' names, sorted.
+// FunctionNames returns the sorted names of the functions.
 func FunctionNames() []string { return slices.Sorted(maps.Keys(meanings)) }
 
 func parameters(f function.Function) (params []string) {
@@ -50,7 +50,7 @@ func parameters(f function.Function) (params []string) {
 	return params
 }
 
-// meanings is what each function gives.
+// meanings has the descriptions of the functions.
 var meanings = map[string]string{
 	"base64gzip": "Text, compressed with gzip, as base64.", "base64gunzip": "Text from base64 of what gzip has " +
 		"compressed.",

@@ -10,7 +10,8 @@ import (
 
 const referencePath = "../../docs/language.md"
 
-// P01: the reference says what the code does, for every block, attribute and function.
+// The reference describes every block, attribute and function as the code defines it.
+// Proves P01.
 func TestTheReferenceIsCurrent(t *testing.T) {
 	text := load.Reference()
 	for line := range strings.Lines(text) {

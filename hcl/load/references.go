@@ -12,7 +12,8 @@ import (
 	"clusterctl/hcl/block"
 )
 
-// roots are the words at the start of references to what is declared, and bound those that have a meaning without it.
+// roots are the first words of references to declarations. bound are the first words of references that are not to
+// declarations.
 var (
 	roots = []string{
 		"var",
@@ -29,10 +30,10 @@ var (
 	bound = []string{"path", "each", "count", "self"}
 )
 
-// Roots are the words that references start with.
+// Roots returns the first words of references.
 func Roots() []string { return append(slices.Clone(roots), bound...) }
 
-// second is the name after a reference's first word, of data the two names.
+// second returns the name in a reference; for data it returns TYPE.NAME.
 func second(t hcl.Traversal) (string, bool) {
 	if len(t) < 2 {
 		return "", false
@@ -48,7 +49,7 @@ func second(t hcl.Traversal) (string, bool) {
 	return step.Name + "." + name.Name, ok
 }
 
-// resolve evaluates what a reference is about, or says that there is no such thing.
+// resolve evaluates what a reference names, or returns an error if there is no such thing.
 func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Diagnostics {
 	root := t.RootName()
 	if words := append(slices.Clone(roots), bound...); !slices.Contains(words, root) {
@@ -90,7 +91,7 @@ func (e *evaluator) resolve(t hcl.Traversal, from string, path []string) hcl.Dia
 		), Subject: t.SourceRange().Ptr()}}
 }
 
-// names are those that a kind's nodes have, sorted.
+// names returns the sorted names of a kind's nodes.
 func (k *kind) names() (list []string) {
 	for _, key := range k.keys {
 		_, name, _ := strings.Cut(key, ".")
@@ -123,7 +124,7 @@ func (e *evaluator) evaluateAll(root, from string, path []string) (diags hcl.Dia
 	return diags
 }
 
-// references returns what a node needs.
+// references returns the references in a node's expressions.
 func (n *node) references() []hcl.Traversal {
 	switch {
 	case n.variable != nil:
@@ -140,8 +141,8 @@ func (n *node) references() []hcl.Traversal {
 	return bodyReferences(body, nil)
 }
 
-// bodyReferences returns what the expressions of a body refer to. bound are the names that dynamic blocks around it
-// give to their elements. What depends_on names is not a value: see order.go.
+// bodyReferences returns the references in the expressions of a body. bound are the iterator names of enclosing dynamic
+// blocks. depends_on is left out, because it does not use values; see order.go.
 func bodyReferences(body *hclsyntax.Body, bound []string) []hcl.Traversal {
 	var list []hcl.Traversal
 	add := func(expr hclsyntax.Expression, bound []string) {
@@ -162,7 +163,8 @@ func bodyReferences(body *hclsyntax.Body, bound []string) []hcl.Traversal {
 		add(body.Attributes[name].Expr, bound)
 	}
 	for _, b := range body.Blocks {
-		if b.Type == "lifecycle" && b.Body.Attributes["ignore_changes"] != nil { // its paths are not references
+		// paths in ignore_changes are not references
+		if b.Type == "lifecycle" && b.Body.Attributes["ignore_changes"] != nil {
 			inner := *b.Body
 			inner.Attributes = maps.Clone(b.Body.Attributes)
 			delete(inner.Attributes, "ignore_changes")

@@ -12,16 +12,16 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Report is diagnostics for programs, in the shape that terraform validate -json has.
+// Report holds diagnostics for programs, in the format of terraform validate -json.
 type Report struct {
-	FormatVersion string       `json:"format_version"` // 1.0
+	FormatVersion string       `json:"format_version"` // always 1.0
 	Valid         bool         `json:"valid"`
 	ErrorCount    int          `json:"error_count"`
 	WarningCount  int          `json:"warning_count"`
 	Diagnostics   []Diagnostic `json:"diagnostics"`
 }
 
-// Diagnostic is one thing that is wrong.
+// Diagnostic is an error or a warning.
 type Diagnostic struct {
 	Severity string   `json:"severity"` // error or warning
 	Summary  string   `json:"summary"`
@@ -37,14 +37,14 @@ type Range struct {
 	End      Position `json:"end"`
 }
 
-// Position counts lines and columns from 1, bytes from 0.
+// Position is a position in a file. Lines and columns start at 1, bytes at 0.
 type Position struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`
 	Byte   int `json:"byte"`
 }
 
-// Snippet is the lines that a diagnostic is about; the offsets are bytes of Code.
+// Snippet holds the source lines of a diagnostic. The offsets are bytes in Code.
 type Snippet struct {
 	Context              *string `json:"context"`
 	Code                 string  `json:"code"`
@@ -54,13 +54,13 @@ type Snippet struct {
 	Values               []Value `json:"values"`
 }
 
-// Value is what something in the lines was.
+// Value describes the value of a reference in the lines.
 type Value struct {
 	Traversal string `json:"traversal"`
 	Statement string `json:"statement"`
 }
 
-// Report returns diagnostics for programs. Sensitive values are not in it.
+// Report returns diagnostics for programs, without sensitive values.
 func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 	r := Report{FormatVersion: "1.0", Valid: !diags.HasErrors(), Diagnostics: []Diagnostic{}}
 	for _, d := range diags {
@@ -86,8 +86,7 @@ func (c *Configuration) Report(diags hcl.Diagnostics) Report {
 
 func position(p hcl.Pos) Position { return Position{p.Line, p.Column, p.Byte} }
 
-// snippet is the lines that a diagnostic is about, nil when the file is not at hand or they are longer than anybody
-// reads.
+// snippet returns the source lines of a diagnostic, or nil if the file is not available or the lines are too long.
 func (c *Configuration) snippet(d *hcl.Diagnostic) *Snippet {
 	f := c.Files[d.Subject.Filename]
 	if f == nil || d.Subject.Start.Byte > len(f.Bytes) || d.Subject.End.Byte > len(f.Bytes) ||
@@ -135,7 +134,7 @@ func written(t hcl.Traversal) string {
 	return strings.TrimSpace(string(hclwrite.TokensForTraversal(t).Bytes()))
 }
 
-// statement says what a value is, in few words.
+// statement describes a value in a few words.
 func statement(v cty.Value) string {
 	ty := v.Type()
 	switch {

@@ -55,8 +55,8 @@ func TestAReportOfNothingIsValid(t *testing.T) {
 	}
 }
 
-// What programs generate may have lines and values of megabytes: an error says where, and shows no more than somebody
-// reads.
+// Generated configurations may have lines and values of megabytes. An error gives the position, and shows only a
+// readable part.
 func TestErrorsAboutLongLinesAreShort(t *testing.T) {
 	dir := t.TempDir()
 	text := "cluster \"home\" {}\nmachine \"a\" {\n  address = \"192.0.2.1\"\n  roles   = [\"control-plane\"]\n  " +

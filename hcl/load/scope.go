@@ -7,19 +7,19 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// kind is everything of which references start with the same word: machine, local…
+// kind holds the declarations whose references start with the same word, such as machine or local.
 type kind struct {
-	keys   []string // of its nodes, in the order of declaration
-	done   bool     // all of them have been evaluated
+	keys   []string // keys of its nodes, in the order of declaration
+	done   bool     // all nodes have been evaluated
 	values map[string]cty.Value
-	all    cty.Value // values as one, cty.NilVal when it has to be made anew
+	all    cty.Value // values as one object; cty.NilVal if it is outdated
 }
 
 func (k *kind) set(name string, v cty.Value) {
 	k.values[name], k.all = v, cty.NilVal
 }
 
-// whole is an object of all that has been evaluated.
+// whole returns an object with all values evaluated so far.
 func (k *kind) whole() cty.Value {
 	if k.all == cty.NilVal {
 		k.all = cty.ObjectVal(k.values)
@@ -27,8 +27,8 @@ func (k *kind) whole() cty.Value {
 	return k.all
 }
 
-// scope is what an expression with these references sees: what it refers to and no more, so that what it takes to
-// evaluate a block does not grow with the number of blocks.
+// scope returns the scope of an expression with these references. It contains only what they refer to, so that the cost
+// of evaluating a block does not grow with the number of blocks.
 func (e *evaluator) scope(needs []hcl.Traversal) *hcl.EvalContext {
 	s := &hcl.EvalContext{Functions: e.functions, Variables: map[string]cty.Value{"path": e.paths}}
 	parts := map[string]map[string]cty.Value{}
@@ -62,7 +62,7 @@ func (e *evaluator) scope(needs []hcl.Traversal) *hcl.EvalContext {
 	return s
 }
 
-// everything is what an expression at the top level sees when all is evaluated.
+// everything returns the scope of expressions at the top level after everything has been evaluated.
 func (e *evaluator) everything() *hcl.EvalContext {
 	s := &hcl.EvalContext{Functions: e.functions, Variables: map[string]cty.Value{"path": e.paths}}
 	for _, root := range roots {
@@ -71,7 +71,7 @@ func (e *evaluator) everything() *hcl.EvalContext {
 	return s
 }
 
-// whole is everything of a kind.
+// whole returns the value of all declarations of a kind.
 func (e *evaluator) whole(root string) cty.Value {
 	k := e.kinds[root]
 	if root == "data" {
@@ -87,7 +87,7 @@ func (e *evaluator) whole(root string) cty.Value {
 	return cty.ObjectVal(values)
 }
 
-// nest is an object of values by name; data has two names, the kind's and its own.
+// nest returns an object of values by name. The names of data have two parts and become nested objects.
 func nest(root string, values map[string]cty.Value) cty.Value {
 	if root != "data" {
 		return cty.ObjectVal(values)

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// Where what was fetched for a configuration is, beside it.
+// Paths, beside the configuration, of what was fetched for it.
 const (
 	modulesFolder = ".clusterctl/modules"
 	lockFile      = ".clusterctl.lock.hcl"
 )
 
-// repository is a module's source in Git.
+// repository is a module's source in a Git repository.
 type repository struct {
 	url string
-	ref string // a branch, tag or commit; empty means the repository's own choice
-	sub string // folder in it
+	ref string // a branch, tag or commit; empty means the repository's default
+	sub string // subdirectory
 }
 
-// parseSource reads a module's source: a folder relative to where it is written, or a Git repository.
+// parseSource parses a module's source: a directory relative to the calling module, or a Git repository.
 func parseSource(source string) (folder string, r *repository, err error) {
 	rest, git := strings.CutPrefix(source, "git::")
 	switch {
@@ -54,7 +54,7 @@ func parseSource(source string) (folder string, r *repository, err error) {
 		return "", nil, fmt.Errorf("%q: the repository is written as https://…, ssh://… or file://…", source)
 	}
 	after, r.sub, _ = strings.Cut(after, "//")
-	if scheme == "file" && after == "" { // file:///path
+	if scheme == "file" && after == "" { // written as file:///path
 		return "", nil, fmt.Errorf(
 			"%q: the path of a repository on this machine has three slashes before it: file:///srv/git/modules",
 			source,
@@ -67,7 +67,7 @@ func parseSource(source string) (folder string, r *repository, err error) {
 	return "", r, nil
 }
 
-// id is what the repository at a reference is called in the lock file.
+// id returns the name of the repository and reference in the lock file.
 func (r *repository) id() string {
 	if r.ref == "" {
 		return "git::" + r.url
@@ -75,21 +75,22 @@ func (r *repository) id() string {
 	return "git::" + r.url + "?ref=" + r.ref
 }
 
-// folderName is where the repository is kept among the modules.
+// folderName returns the name of the repository's directory among the modules.
 func (r *repository) folderName() string {
 	sum := sha256.Sum256([]byte(r.id()))
 	name := strings.TrimSuffix(path.Base(r.url), ".git")
 	return name + "-" + hex.EncodeToString(sum[:6])
 }
 
-// fetched is what clusterctl get has put beside a configuration.
+// fetched gives access to the modules that clusterctl get has fetched.
 type fetched struct {
-	root  string // folder of the configuration
+	root  string // directory of the configuration
 	locks map[string]lock
-	whole map[string]error // of repositories that were compared with the lock file
+	whole map[string]error // results of comparing repositories with the lock file
 }
 
-// folder returns where a module is that is called from a folder. A fetched one must be what the lock file says.
+// folder returns the directory of a module that is called from another directory. A fetched module must match the lock
+// file.
 func (f *fetched) folder(from, source string) (string, error) {
 	local, r, err := parseSource(source)
 	if err != nil {
@@ -119,7 +120,7 @@ func (f *fetched) folder(from, source string) (string, error) {
 	return filepath.Join(dir, filepath.FromSlash(r.sub)), nil
 }
 
-// check compares a fetched repository with the lock file, once.
+// check compares a fetched repository with the lock file, at most once.
 func (f *fetched) check(r *repository, dir string) error {
 	if err, ok := f.whole[r.id()]; ok {
 		return err

@@ -16,30 +16,30 @@ import (
 	"clusterctl/hcl/data"
 )
 
-// TestExtension is that of files with tests of a configuration.
+// TestExtension is the extension of files with tests of a configuration.
 const TestExtension = ".clustertest.hcl"
 
-// FailedCondition is the address of what a diagnostic's condition belongs to: var.x, machine.n, check.spares.
+// FailedCondition is the address of the declaration whose condition failed, such as var.x, machine.n or check.spares.
 type FailedCondition string
 
-// Test is a file of runs, which are made one after the other on the same machines.
+// Test is a file of test runs, which are carried out one after another on the same machines.
 type Test struct {
 	Path  string
 	Runs  []*TestRun
 	Files map[string]*hcl.File
 }
 
-// TestRun is one plan or apply, with what must hold after it.
+// TestRun is a plan or an apply, with the assertions that must hold afterwards.
 type TestRun struct {
 	Name    string
 	Apply   bool
-	Expect  []string // addresses of conditions that must fail
+	Expect  []string // addresses whose conditions must fail
 	vars    hcl.Attributes
 	asserts hcl.Blocks
 	replace hcl.Blocks
 }
 
-// Tests returns the tests in a configuration's folder and in its folder tests.
+// Tests returns the tests in a configuration's directory and in its subdirectory tests.
 func Tests(path string) ([]*Test, hcl.Diagnostics, map[string]*hcl.File) {
 	parser := hclparse.NewParser()
 	_, dir, err := files(path)
@@ -141,7 +141,7 @@ func decodeTest(path string, body hcl.Body) (*Test, hcl.Diagnostics) {
 	return t, diags
 }
 
-// Load loads the configuration of a run. before is what runs before it gave, by name.
+// Load loads the configuration of a run. before has the outputs of earlier runs, by name.
 func (r *TestRun) Load(o Options, before map[string]cty.Value) (*Configuration, hcl.Diagnostics) {
 	scope := &hcl.EvalContext{
 		Functions: Functions(o.Path, o.now()),
@@ -176,14 +176,14 @@ func (r *TestRun) Load(o Options, before map[string]cty.Value) (*Configuration, 
 	return c, append(diags, more...)
 }
 
-// Judge says which of a run's asserts do not hold. plan is what was planned.
+// Judge returns the assertions of a run that do not hold. plan is the planned result.
 func (r *TestRun) Judge(c *Configuration, plan cty.Value, before map[string]cty.Value) hcl.Diagnostics {
 	scope := c.Scope.NewChild()
 	scope.Variables = map[string]cty.Value{"run": cty.ObjectVal(before), "plan": plan, "output": c.Outputs}
 	return block.Judge(r.asserts, scope)
 }
 
-// Unexpected compares the conditions that failed with those that should: what remains is wrong.
+// Unexpected removes the expected failures from diags, and adds an error for each expected failure that did not occur.
 func (r *TestRun) Unexpected(diags hcl.Diagnostics) (list hcl.Diagnostics) {
 	failed := map[string]bool{}
 	for _, d := range diags {

@@ -17,11 +17,10 @@ import (
 	"clusterctl/hcl/data"
 )
 
-// EnvPrefix starts the names of environment variables that set variables.
+// EnvPrefix is the prefix of environment variables that set variables.
 const EnvPrefix = "CLUSTERCTL_VAR_"
 
-// AutoExtension is that of files in the configuration's folder whose values are
-// taken without being named.
+// AutoExtension is the extension of files in the configuration's directory whose values are read automatically.
 const AutoExtension = ".auto.clustervars"
 
 type variable struct {
@@ -38,15 +37,15 @@ type validation struct {
 	message   hcl.Expression
 }
 
-// givenValue is a value from outside, with where it came from.
+// givenValue is a value from outside the configuration, with its origin.
 type givenValue struct {
 	value cty.Value
-	text  string // not yet parsed, when value is cty.NilVal
+	text  string // not parsed yet if value is cty.NilVal
 	from  string
 	at    *hcl.Range
 }
 
-// The words of types, and how a diagnostic quotes one that is not.
+// typeWords are the words of type expressions. quoted matches a quoted word in a diagnostic.
 var (
 	typeWords = []string{"string", "number", "bool", "any", "list", "set", "map", "object", "tuple", "optional"}
 	quoted    = regexp.MustCompile(`"(\w+)"`)
@@ -109,15 +108,15 @@ func decodeVariable(b *hcl.Block) (*variable, hcl.Diagnostics) {
 	return v, diags
 }
 
-// gather collects values from outside, the later the stronger: the environment,
-// auto files in the order of their names, -var-file and -var.
+// gather collects values from outside the configuration. Later sources take precedence: the environment, auto files in
+// the order of their names, -var-file, and -var.
 func (e *evaluator) gather(parser *hclparse.Parser, o Options) (map[string]givenValue, hcl.Diagnostics) {
 	values := map[string]givenValue{}
 	var diags hcl.Diagnostics
 	for _, pair := range o.Environ {
 		if name, text, ok := strings.Cut(pair, "="); ok && strings.HasPrefix(name, EnvPrefix) {
 			name = strings.TrimPrefix(name, EnvPrefix)
-			if _, declared := e.nodes["var."+name]; declared { // a stray one may be for another configuration
+			if _, declared := e.nodes["var."+name]; declared { // an undeclared name may be for another configuration
 				values[name] = givenValue{text: text, from: EnvPrefix + name}
 			}
 		}
@@ -293,7 +292,7 @@ func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Rang
 		result, _ = result.UnmarkDeep()
 		result, err := convert.Convert(result, cty.Bool)
 		if err == nil && !result.IsKnown() && !value.IsWhollyKnown() {
-			continue // it is judged when a plan is made
+			continue // it is checked when a plan is made
 		}
 		if err != nil || result.IsNull() || !result.IsKnown() {
 			diags = append(
@@ -332,8 +331,8 @@ func (e *evaluator) validate(n *node, v *variable, value cty.Value, at *hcl.Rang
 	return diags
 }
 
-// parseText reads a value from a command line or the environment: text where text
-// (or anything) is wanted, otherwise an expression.
+// parseText parses a value from a command line or the environment. For the type string it is the text itself, otherwise
+// an expression.
 func parseText(text string, ty cty.Type) cty.Value {
 	if ty == cty.String {
 		return cty.StringVal(text)

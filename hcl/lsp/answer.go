@@ -14,7 +14,7 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// describe says what the word at a place means.
+// describe returns the meaning of the word at a position.
 func describe(s *server, at place) any {
 	parts, from, to := reference(at.text, at.offset, true)
 	word := at.text[from:to]
@@ -52,7 +52,7 @@ func describe(s *server, at place) any {
 	return hover{markup{"markdown", text}, rangeOf(at.text, from, to)}
 }
 
-// labelsAfter are the labels of a block whose type ends at a place.
+// labelsAfter returns the labels of a block whose type ends at a position.
 func labelsAfter(text string, at int) (labels []string) {
 	line, _, _ := strings.Cut(text[at:], "\n")
 	for i, part := range strings.Split(line, `"`) {
@@ -63,11 +63,12 @@ func labelsAfter(text string, at int) (labels []string) {
 	return labels
 }
 
-// define says where what the word at a place names is declared: as a list, since some clients read nothing else.
+// define returns where the name at a position is declared. The result is a list, because some clients accept nothing
+// else.
 func define(s *server, at place) any {
 	parts, _, to := reference(at.text, at.offset, true)
 	dir := filepath.Dir(at.path)
-	if len(parts) > 2 && parts[0] == "module" { // an output of it
+	if len(parts) > 2 && parts[0] == "module" { // an output of a module
 		if d, ok := s.find(dir, parts[:2]); ok {
 			if folder := moduleFolder(d); folder != "" {
 				if inner, ok := s.find(folder, []string{"output", parts[2]}); ok {
@@ -94,7 +95,7 @@ func (s *server) locate(d declaration) location {
 	return location{uriOf(d.path), s.rangeIn(d.path, d.at)}
 }
 
-// rangeIn is a range of a file as editors count.
+// rangeIn converts a range of a file to the editor's units.
 func (s *server) rangeIn(path string, r hcl.Range) textRange {
 	if text, ok := s.texts[path]; ok {
 		return rangeOf(text, r.Start.Byte, r.End.Byte)
@@ -102,13 +103,13 @@ func (s *server) rangeIn(path string, r hcl.Range) textRange {
 	return textRange{position{r.Start.Line - 1, r.Start.Column - 1}, position{r.End.Line - 1, r.End.Column - 1}}
 }
 
-// symbols lists what a document declares.
+// symbols returns the declarations of a document.
 func symbols(s *server, at place) any {
 	list := []symbol{}
 	for _, d := range s.declarations(at.path) {
-		kind := 5 // class
+		kind := 5 // SymbolKind Class
 		if d.root == "var" || d.root == "local" {
-			kind = 13 // variable
+			kind = 13 // SymbolKind Variable
 		}
 		name := d.String()
 		if d.name == "" {
@@ -119,7 +120,7 @@ func symbols(s *server, at place) any {
 	return list
 }
 
-// format lays a document out in the usual way. One that cannot be read stays as it is.
+// format returns the edits that format a document, or nil if it has syntax errors.
 func format(_ *server, at place) any {
 	if _, diags := hclsyntax.ParseConfig([]byte(at.text), at.path, hcl.InitialPos); diags.HasErrors() {
 		return nil

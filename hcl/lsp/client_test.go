@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// client is an editor.
+// client is the client of an editor.
 type client struct {
 	t    *testing.T
 	dir  string
@@ -23,7 +23,7 @@ type client struct {
 	raw  chan json.RawMessage
 }
 
-// reply is a message as it comes.
+// reply is a decoded message of the server.
 type reply struct {
 	ID     *int            `json:"id"`
 	Method string          `json:"method"`
@@ -124,7 +124,7 @@ func (c *client) ask(method string, params any) json.RawMessage {
 
 func (c *client) uri(name string) string { return uriOf(filepath.Join(c.dir, name)) }
 
-// open opens a document; where the text has a bar is the place that is returned.
+// open opens a document. A bar in the text marks the position that it returns.
 func (c *client) open(name, text string) map[string]any {
 	c.t.Helper()
 	at := strings.Index(text, "|")
@@ -138,7 +138,7 @@ func (c *client) open(name, text string) map[string]any {
 	return map[string]any{"textDocument": map[string]any{"uri": c.uri(name)}, "position": positionOf(text, at)}
 }
 
-// wrong waits until something is said of a file, and returns its diagnostics.
+// wrong waits for the next diagnostics of a file and returns them.
 func (c *client) wrong(name string) []diagnostic {
 	c.t.Helper()
 	for {

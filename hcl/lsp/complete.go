@@ -13,7 +13,7 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// complete offers what may stand at a place.
+// complete returns the completions at a position.
 func complete(s *server, at place) any {
 	frames, expression := around(at.text, at.offset)
 	items := []item{}
@@ -54,17 +54,17 @@ func complete(s *server, at place) any {
 	return map[string]any{"isIncomplete": false, "items": items}
 }
 
-// fieldsAt are the fields of the innermost of nested blocks.
+// fieldsAt returns the fields of the innermost block.
 func fieldsAt(frames []frame) []block.Field {
 	fields, _ := block.Fields(frames[0].name, frames[0].labels)
 	for i := 1; i < len(frames); i++ {
 		name := frames[i].name
 		if name == "dynamic" && len(frames[i].labels) > 0 {
 			if i+1 == len(frames) {
-				return nil // for_each, labels, content
+				return nil // the attributes of a dynamic block are not offered
 			}
 			name = frames[i].labels[0]
-			i++ // content
+			i++ // skip the block content
 		}
 		at := slices.IndexFunc(fields, func(f block.Field) bool { return f.Block && f.Name == name })
 		if at < 0 {
@@ -75,7 +75,7 @@ func fieldsAt(frames []frame) []block.Field {
 	return fields
 }
 
-// references offers what an expression may refer to.
+// references returns completions for references in an expression.
 func (s *server) references(at place) []item {
 	items := []item{}
 	parts, _, _ := reference(at.text, at.offset, false)
@@ -113,7 +113,7 @@ func (s *server) references(at place) []item {
 		}
 	}
 	c, _ := s.load(at.path)
-	if c.Scope == nil { // what is being typed cannot be read: the others can
+	if c.Scope == nil { // the text being typed cannot be parsed; use the other files
 		others := maps.Clone(s.texts)
 		others[at.path] = ""
 		if c, _ = (&server{texts: others}).load(at.path); c.Scope == nil {
@@ -135,7 +135,7 @@ func (s *server) references(at place) []item {
 	return items
 }
 
-// inside is an attribute of a value, of any of its instances when it has several.
+// inside returns an attribute of a value, or of its first instance if there are several.
 func inside(v cty.Value, name string, ok bool) (cty.Value, bool) {
 	if !ok {
 		return v, false
@@ -152,7 +152,7 @@ func inside(v cty.Value, name string, ok bool) (cty.Value, bool) {
 	return v, false
 }
 
-// element is a value, or the first of several instances.
+// element returns a value, or the first of several instances.
 func element(v cty.Value) cty.Value {
 	v, _ = v.Unmark()
 	if v.Type().IsTupleType() && v.IsKnown() && v.LengthInt() > 0 {
@@ -161,7 +161,7 @@ func element(v cty.Value) cty.Value {
 	return v
 }
 
-// outputs are those of the module that a declaration calls, where it is a folder.
+// outputs returns the outputs of the module that a declaration calls, if its source is a directory.
 func (s *server) outputs(d declaration) (names []string) {
 	if dir := moduleFolder(d); dir != "" {
 		for _, inner := range s.index(dir) {
@@ -173,7 +173,7 @@ func (s *server) outputs(d declaration) (names []string) {
 	return names
 }
 
-// moduleFolder is where a module is, when that is a folder beside.
+// moduleFolder returns the directory of a module with a relative source, or "".
 func moduleFolder(d declaration) string {
 	if d.body == nil || d.body.Attributes["source"] == nil {
 		return ""

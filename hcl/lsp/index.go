@@ -11,9 +11,9 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// declaration is something that a file declares, as references call it.
+// declaration is a declaration in a file, by the name that references use.
 type declaration struct {
-	root, name string // name of data: TYPE.NAME
+	root, name string // name is TYPE.NAME for data
 	path       string
 	at, whole  hcl.Range
 	body       *hclsyntax.Body
@@ -21,9 +21,9 @@ type declaration struct {
 
 func (d declaration) String() string { return d.root + "." + d.name }
 
-// index lists what the files of a folder declare, as far as they can be read.
+// index returns the declarations in the files of a directory, as far as they can be parsed.
 func (s *server) index(dir string) (list []declaration) {
-	paths, _ := data.Listed(dir, load.Extension) // an editor's folder that cannot be read declares nothing
+	paths, _ := data.Listed(dir, load.Extension) // a directory that cannot be read has no declarations
 	for _, path := range paths {
 		list = append(list, s.declarations(path)...)
 	}
@@ -74,7 +74,7 @@ func (s *server) declarations(path string) (list []declaration) {
 	return list
 }
 
-// find returns the declaration that a reference's parts name.
+// find returns the declaration that a reference names.
 func (s *server) find(dir string, parts []string) (declaration, bool) {
 	if len(parts) < 2 {
 		return declaration{}, false

@@ -9,12 +9,12 @@ import (
 	"clusterctl/hcl/load"
 )
 
-// load reads the configuration that a file is of, with the texts that are in the editor.
+// load loads the configuration of a file's directory, with the texts of the documents open in the editor.
 func (s *server) load(path string) (*load.Configuration, hcl.Diagnostics) {
 	return load.Load(load.Options{Path: filepath.Dir(path), Environ: os.Environ(), Texts: s.texts, Module: true})
 }
 
-// judge tells the editor what is wrong with the folder of a file.
+// judge sends the diagnostics of a file's directory to the editor.
 func (s *server) judge(path string) error {
 	dir := filepath.Dir(path)
 	c, diags := s.load(path)

@@ -216,7 +216,7 @@ func TestAMessageThatIsTooLongIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzPlaces asks for everything at places of texts that are seldom whole.
+// FuzzPlaces sends all requests at positions of incomplete texts.
 func FuzzPlaces(f *testing.F) {
 	f.Add(cluster, 30)
 	f.Add("workload \"w\" {\n  dynamic \"volume\" {\n content { ", 40)

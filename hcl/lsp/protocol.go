@@ -2,7 +2,8 @@ package lsp
 
 import "encoding/json"
 
-// The parts of the Language Server Protocol 3.17 that are spoken here.
+// message is a JSON-RPC message. The types in this file are the parts of the Language Server Protocol 3.17 that the
+// server uses.
 
 type message struct {
 	Version string           `json:"jsonrpc"`
@@ -13,7 +14,7 @@ type message struct {
 	Error   *failure         `json:"error,omitempty"`
 }
 
-// answer is a message with a result that may be null, which a request's answer must have.
+// answer is a response with a result. The result may be null but must be present.
 type answer struct {
 	Version string           `json:"jsonrpc"`
 	ID      *json.RawMessage `json:"id"`
@@ -25,7 +26,7 @@ type failure struct {
 	Message string `json:"message"`
 }
 
-// Codes of failures.
+// Error codes of responses.
 const (
 	parseError     = -32700
 	invalidParams  = -32602
@@ -36,7 +37,7 @@ const (
 
 type position struct {
 	Line      int `json:"line"`
-	Character int `json:"character"` // in units of UTF-16
+	Character int `json:"character"` // in UTF-16 code units
 }
 
 type textRange struct {
@@ -104,7 +105,7 @@ type item struct {
 }
 
 type markup struct {
-	Kind  string `json:"kind"` // markdown
+	Kind  string `json:"kind"` // always markdown
 	Value string `json:"value"`
 }
 

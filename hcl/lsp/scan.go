@@ -7,18 +7,18 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// frame is a bracket that is open at a place.
+// frame is a bracket that is open at a position.
 type frame struct {
 	block  bool
-	name   string // of a block
+	name   string // type of the block
 	labels []string
 }
 
-// around finds out which brackets are open at a place, from the outermost, and whether the place is in an expression.
-// It looks at words alone, since what is being typed is seldom whole.
+// around returns the brackets that are open at a position, outermost first, and reports whether the position is in an
+// expression. It uses only tokens, because a document being typed rarely parses.
 func around(text string, at int) (frames []frame, expression bool) {
 	tokens, _ := hclsyntax.LexConfig([]byte(text[:at]), "", hcl.InitialPos)
-	var line []hclsyntax.Token // since the last line's end outside brackets of expressions
+	var line []hclsyntax.Token // tokens since the last line break outside brackets of expressions
 	equals := false
 	for _, t := range tokens {
 		switch t.Type {
@@ -60,7 +60,7 @@ func around(text string, at int) (frames []frame, expression bool) {
 	return frames, equals || len(frames) > 0 && !frames[len(frames)-1].block
 }
 
-// header is the block that these words begin, if they begin one.
+// header returns the block that the tokens of a line open, or a frame that is not a block.
 func header(line []hclsyntax.Token) frame {
 	if len(line) == 0 || line[0].Type != hclsyntax.TokenIdent {
 		return frame{}
@@ -82,8 +82,8 @@ func wordByte(c byte) bool {
 	return c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// reference is the reference that a place is in, up to the end of the word at the place, as its parts, and where that
-// word is. What is in brackets is left out.
+// reference returns the parts of the reference at a position up to the end of the word there, and the position of that
+// word. It leaves out indexes in brackets.
 func reference(text string, at int, whole bool) (parts []string, from, to int) {
 	to = at
 	for whole && to < len(text) && wordByte(text[to]) {

@@ -1,5 +1,5 @@
-// Package lsp is the language server: it says to editors what hcl/load says of a configuration, and what hcl/block's
-// schemas offer at a place. Messages are bounded in bytes. It runs no program and asks no cluster.
+// Package lsp implements a language server. It sends the diagnostics of package load to editors, and completes from the
+// schemas in package block. The size of messages is limited. It runs no programs and connects to no cluster.
 package lsp
 
 import (
@@ -13,10 +13,10 @@ import (
 	"strings"
 )
 
-// maxMessage is how many bytes a message may have.
+// maxMessage is the maximum size of a message in bytes.
 const maxMessage = 32 << 20
 
-// Serve answers an editor until it says exit, the stream ends or ctx does.
+// Serve handles an editor's messages until it sends exit, the stream ends, or ctx ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &server{out: out, texts: map[string]string{}, told: map[string]map[string]bool{}}
 	r := bufio.NewReader(in)
@@ -94,7 +94,7 @@ func (s *server) write(m any) error {
 	return err
 }
 
-// notify tells the editor something that it did not ask for.
+// notify sends a notification to the editor.
 func (s *server) notify(method string, params any) error {
 	text, err := json.Marshal(params)
 	if err != nil {

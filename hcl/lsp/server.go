@@ -7,15 +7,15 @@ import (
 	"runtime/debug"
 )
 
-// server is one editor's.
+// server is the state of one editor's session.
 type server struct {
 	out   io.Writer
 	ready bool
-	texts map[string]string          // of open documents, by path
-	told  map[string]map[string]bool // by folder, the files of which something was said
+	texts map[string]string          // texts of open documents, by path
+	told  map[string]map[string]bool // by directory, the files for which diagnostics were sent
 }
 
-// requests are what an editor may ask.
+// requests maps the supported request methods to their handlers.
 var requests = map[string]func(s *server, params json.RawMessage) (any, error){
 	"initialize":                  initialize,
 	"shutdown":                    func(*server, json.RawMessage) (any, error) { return nil, nil },
@@ -26,7 +26,7 @@ var requests = map[string]func(s *server, params json.RawMessage) (any, error){
 	"textDocument/formatting":     onPlace(format),
 }
 
-// notices are what an editor says without wanting an answer.
+// notices maps the supported notification methods to their handlers.
 var notices = map[string]func(s *server, params json.RawMessage) error{
 	"textDocument/didOpen":   didOpen,
 	"textDocument/didChange": didChange,
@@ -34,7 +34,7 @@ var notices = map[string]func(s *server, params json.RawMessage) error{
 	"textDocument/didClose":  didClose,
 }
 
-// handle answers one message. A fault in one answer is told to the editor and ends nothing.
+// handle handles one message. A panic in a handler is reported to the editor and does not end the server.
 func (s *server) handle(m message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -55,7 +55,7 @@ func (s *server) handle(m message) (err error) {
 	request := requests[m.Method]
 	switch {
 	case m.Method == "":
-		return nil // an answer
+		return nil // a response from the editor
 	case request == nil:
 		return s.send(message{ID: m.ID, Error: &failure{unknownMethod, "there is no method " + m.Method}})
 	case !s.ready && m.Method != "initialize":
@@ -139,14 +139,14 @@ func didClose(s *server, params json.RawMessage) error {
 	return nil
 }
 
-// place is where in a document an editor asks.
+// place is a position in an open document.
 type place struct {
 	path   string
 	text   string
 	offset int
 }
 
-// onPlace makes an answer of a function of a place.
+// onPlace returns a request handler that calls f with the request's position.
 func onPlace(f func(s *server, at place) any) func(*server, json.RawMessage) (any, error) {
 	return func(s *server, params json.RawMessage) (any, error) {
 		var p onDocument

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// pathOf is the path of a document that is a file.
+// pathOf returns the path of a file URI.
 func pathOf(uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" || u.Path == "" {
@@ -24,7 +24,7 @@ func uriOf(path string) string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// offset is the byte at which a position is; past the end of its line it is the line's end.
+// offset returns the byte offset of a position. A position past the end of its line means the end of the line.
 func offset(text string, p position) int {
 	at := 0
 	for range max(p.Line, 0) {
@@ -42,7 +42,7 @@ func offset(text string, p position) int {
 	return at
 }
 
-// positionOf is where a byte is.
+// positionOf returns the position of a byte offset.
 func positionOf(text string, at int) position {
 	at = min(max(at, 0), len(text))
 	before := text[:at]

@@ -240,7 +240,7 @@ func (e *ErrGroupDiscoveryFailed) Error() string {
 	return "unable to retrieve the complete list of server APIs: " + strings.Join(list, ", ")
 }
 
-// unknown returns an ErrGroupDiscoveryFailed for the versions whose resources are unknown, nil if there are none.
+// unknown returns an ErrGroupDiscoveryFailed for the versions whose resources are unknown, or nil if there are none.
 func unknown(all []apidiscovery.APIGroupDiscovery) error {
 	failed := map[schema.GroupVersion]error{}
 	for _, g := range all {

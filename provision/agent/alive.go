@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A machine that hangs may keep its connection: sshd still answers while the agent, or the disk under it, does not. So
-// an agent that is at work says so, and who waits for it gives it up when nothing comes.
+// A machine that hangs may keep its connection: sshd still answers while the agent, or the disk below it, does not. So
+// a working agent sends beats, and the client gives up an agent that sends nothing.
 const (
-	// beat is how often the agent says that it is at work.
+	// beat is the interval at which a working agent sends frameAlive.
 	beat = 5 * time.Second
-	// silence is after how much of it an agent is given up.
+	// silence is how long a client waits for any frame before it gives up.
 	silence = 45 * time.Second
-	// stuck is how long a single step may take before the agent no longer says that it is at work: more than any step
-	// allows itself.
+	// stuck is how long a single step may take before the agent stops sending beats. It is longer than the timeouts of
+	// all steps.
 	stuck = 30 * time.Minute
-	// mostBeats is how often an agent says so of one step; one more than there can be, and one for the step before.
+	// mostBeats is the maximum number of beats for one step: one more than stuck allows, and one for the previous step.
 	mostBeats = int(stuck/beat) + 2
 )
 
-// alive is where an agent writes while it is at work.
+// alive writes an agent's answers, and sends beats while the agent is working.
 type alive struct {
 	io.Writer
 	moved chan struct{}
@@ -28,7 +28,7 @@ type alive struct {
 	done  sync.WaitGroup
 }
 
-// beating says that the agent is at work until stop is called.
+// beating starts to send beats until stop is called.
 func beating(out io.Writer) *alive {
 	a := &alive{Writer: out, moved: make(chan struct{}, 1), ended: make(chan struct{})}
 	a.done.Go(func() {
@@ -53,7 +53,7 @@ func beating(out io.Writer) *alive {
 	return a
 }
 
-// progressed is that a step has come to its end.
+// progressed records that a step is complete.
 func (a *alive) progressed() {
 	select {
 	case a.moved <- struct{}{}:
@@ -66,8 +66,8 @@ func (a *alive) stop() {
 	a.done.Wait()
 }
 
-// watch closes the connection when nothing is heard for too long. heard is to be called whenever something is, stop at
-// the end.
+// watch closes the connection when no frame arrives for silence. The caller calls heard for each frame, and stop at the
+// end.
 func (c *Client) watch() (heard, stop func()) {
 	t := time.AfterFunc(silence, func() {
 		c.silent.Store(true)

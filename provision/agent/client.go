@@ -16,29 +16,29 @@ import (
 	"clusterctl/provision/support"
 )
 
-// Client asks an agent. It is for one goroutine at a time. A context that ends closes the
-// connection: the agent then stops between two steps.
+// Client sends requests to an agent. It is not safe for concurrent use. When a request's context ends, the connection
+// is closed, and the agent stops after the current step.
 type Client struct {
 	conn io.ReadWriteCloser
 	in   *bufio.Reader
 
-	turn *Turn // whose what is applied is
+	turn *Turn // the turn that Apply sends; nil means none
 
-	silent atomic.Bool // it was closed since nothing came for too long
+	silent atomic.Bool // the connection was closed after too long a silence
 }
 
-// NewClient speaks over a connection.
+// NewClient returns a client that uses conn.
 func NewClient(conn io.ReadWriteCloser) *Client {
 	return &Client{conn: conn, in: bufio.NewReaderSize(conn, readAhead)}
 }
 
-// Take says whose turn it is to apply.
+// Take sets the turn for later calls of Apply.
 func (c *Client) Take(t Turn) { c.turn = &t }
 
-// Close ends the conversation.
+// Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Facts asks what the machine is.
+// Facts returns the facts of the machine.
 func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 	a, err := c.ask(ctx, request{Op: opFacts}, nil)
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Client) Facts(ctx context.Context) (host.Facts, error) {
 	return *a.Facts, nil
 }
 
-// Collect asks for the machine's part of a support bundle.
+// Collect returns the machine's part of a support bundle.
 func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
 	a, err := c.ask(ctx, request{Op: opGather}, nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *Client) Collect(ctx context.Context) ([]support.File, error) {
 	return a.Files, nil
 }
 
-// Trace has the machine watch for a packet, and send it when it is to; begun is called when it watches.
+// Trace makes the machine watch for a packet, and send it if q says so. It calls begun when the machine watches.
 func (c *Client) Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error) {
 	a, err := c.askOnce(ctx, request{Op: opTrace, Trace: &q}, begun)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Client) Trace(ctx context.Context, q host.Trace, begun func()) (host.Tr
 	return *a.Traced, nil
 }
 
-// Look asks what the machine's files say of the cluster that it serves.
+// Look returns what the machine's files contain of the cluster that it serves.
 func (c *Client) Look(ctx context.Context) (role.Remains, error) {
 	a, err := c.ask(ctx, request{Op: opLook}, nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func (c *Client) Look(ctx context.Context) (role.Remains, error) {
 	return *a.Remains, nil
 }
 
-// Check has all steps checked.
+// Check checks all steps and returns a change for each.
 func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, error) {
 	a, err := c.askOf(ctx, request{Op: opCheck}, steps, nil)
 	if err != nil {
@@ -95,23 +95,23 @@ func (c *Client) Check(ctx context.Context, steps []step.Step) ([]step.Change, e
 	return a.Changes, nil
 }
 
-// Apply has all steps applied that differ; progress is told of each.
+// Apply applies all steps that differ, and calls progress for each.
 func (c *Client) Apply(ctx context.Context, steps []step.Step, progress func(Progress)) error {
 	_, err := c.askOf(ctx, request{Op: opApply, Turn: c.turn}, steps, progress)
 	return err
 }
 
-// Send sends a file, whose content is compressed with zstd.
+// Send sends a file. Its content is compressed with zstd.
 func (c *Client) Send(ctx context.Context, digest, name string, compressed io.Reader) error {
 	return c.send(ctx, request{Op: opSend, Digest: digest, Name: name}, compressed)
 }
 
-// SendPrivate sends a file that nobody but root may read there.
+// SendPrivate sends a file that only root may read on the machine.
 func (c *Client) SendPrivate(ctx context.Context, digest, name string, compressed io.Reader) error {
 	return c.send(ctx, request{Op: opSend, Digest: digest, Name: name, Private: true}, compressed)
 }
 
-// frames are for pieces of files, which go to many machines at the same time.
+// frames holds buffers for pieces of files, because files are sent to many machines in parallel.
 var frames = sync.Pool{New: func() any { return new([headLength + 256<<10]byte) }}
 
 func (c *Client) send(ctx context.Context, q request, compressed io.Reader) error {
@@ -153,7 +153,7 @@ func (c *Client) ask(ctx context.Context, q request, progress func(Progress)) (a
 	return c.askOf(ctx, q, nil, progress)
 }
 
-// askOnce asks something of one step, of which the agent tells when it has begun with it.
+// askOnce sends a request that counts as one step. It calls begun when the agent reports that step.
 func (c *Client) askOnce(ctx context.Context, q request, begun func()) (answer, error) {
 	frame, err := framed(q, nil)
 	if err != nil {
@@ -191,9 +191,9 @@ func (c *Client) exchange(
 	return a, err
 }
 
-// wait reads up to the answer to q, which is about so many steps. heard is called whenever something has come. An agent
-// tells of each step once, and no longer than stuck that it is at work on one: one that goes on is none of ours, and
-// would never end.
+// wait reads frames up to the answer to q. It calls heard for each frame. An agent reports each of its steps once, and
+// sends beats for one step no longer than stuck. Another program could send more and would never end, so that is an
+// error.
 func (c *Client) wait(q request, steps int, heard func(), progress func(Progress)) (answer, error) {
 	told, beats := 0, 0
 	for {
@@ -242,10 +242,11 @@ func (c *Client) wait(q request, steps int, heard func(), progress func(Progress
 	}
 }
 
-// ErrLost is that the connection to the agent ended; what was asked can be asked again.
+// ErrLost reports that the connection to the agent ended. The request may be repeated.
 var ErrLost = errors.New("the connection to the machine was lost")
 
-// ErrHangs is that the connection is there and the agent says nothing. It is not asked again: that would hang as well.
+// ErrHangs reports that the connection exists but the agent is silent. The request is not repeated, because it would
+// hang again.
 var ErrHangs = errors.New("it hangs")
 
 func (c *Client) lost(ctx context.Context, err error) error {

@@ -1,7 +1,6 @@
-// Package agent is the conversation between the tool and its agent on a machine: a
-// few requests over the standard input and output of one SSH session, each with a
-// whole batch of steps. How the session comes about is host/ssh's; what the steps
-// do is provision/step's.
+// Package agent implements the protocol between clusterctl and its agent on a machine. Requests run over the standard
+// input and output of one SSH session, each with a whole batch of steps. Package ssh starts the session, and package
+// step implements the steps.
 package agent
 
 import (
@@ -19,22 +18,23 @@ import (
 	"clusterctl/provision/support"
 )
 
-// Kinds of frames: one byte, four bytes of length, the payload.
+// Kinds of frames. A frame is one byte of kind, four bytes of length, and the payload.
 const (
-	frameRequest  = 'Q' // a request, JSON, and behind it the steps that it is about
-	frameAnswer   = 'A' // its answer, JSON
-	frameProgress = 'P' // a step was applied, JSON
-	frameData     = 'D' // a piece of a file, zstd; an empty one ends it
-	frameAlive    = 'L' // the agent is at work
+	frameRequest  = 'Q' // a request in JSON, followed by its steps
+	frameAnswer   = 'A' // the answer in JSON
+	frameProgress = 'P' // a step was applied; JSON
+	frameData     = 'D' // a piece of a file, zstd; an empty frame ends the file
+	frameAlive    = 'L' // the agent is working
 )
 
-// maxFrame is how long a frame may be, and maxPromise how much of one has its memory before it has come.
+// maxFrame is the maximum length of a payload in bytes. For longer payloads than maxPromise, memory is allocated as the
+// data arrives.
 const (
 	maxFrame   = 64 << 20
 	maxPromise = 1 << 20
 )
 
-// readAhead is how much is read before it is wanted. What is larger goes straight to where it is wanted.
+// readAhead is the size of the read buffer in bytes. Larger reads bypass the buffer.
 const readAhead = 4 << 10
 
 // Operations of requests.
@@ -54,12 +54,12 @@ type request struct {
 	Op     string `json:"op"`
 	Digest string `json:"digest,omitempty"`
 	Name   string `json:"name,omitempty"`
-	// Private is that what is sent is nobody's but root's to read.
+	// Private makes the sent file readable by root only.
 	Private bool           `json:"private,omitempty"`
 	Store   *store.Request `json:"store,omitempty"`
 	Path    string         `json:"path,omitempty"`
 	Trace   *host.Trace    `json:"trace,omitempty"`
-	Turn    *Turn          `json:"turn,omitempty"` // whose turn what is applied belongs to
+	Turn    *Turn          `json:"turn,omitempty"` // the turn in which steps are applied
 }
 
 type answer struct {
@@ -73,20 +73,21 @@ type answer struct {
 	Traced *host.Traced  `json:"traced,omitempty"`
 }
 
-// Progress says that a step was applied.
+// Progress reports that a step was applied.
 type Progress struct {
 	Index  int         `json:"index"`
 	Change step.Change `json:"change"`
 }
 
-// headLength is how much of a frame comes before its payload.
+// headLength is the length of a frame's kind and length fields in bytes.
 const headLength = 5
 
 func writeFrame(w io.Writer, kind byte, payload []byte) error {
 	return writeWhole(w, kind, append(make([]byte, headLength, headLength+len(payload)), payload...))
 }
 
-// writeWhole writes a frame whose payload lies behind room for its head, in one piece: pieces become packets of SSH.
+// writeWhole writes a frame with one call of Write, because each call becomes a packet of SSH. The first headLength
+// bytes of frame are reserved for the header.
 func writeWhole(w io.Writer, kind byte, frame []byte) error {
 	frame[0] = kind
 	binary.BigEndian.PutUint32(frame[1:], uint32(len(frame)-headLength))
@@ -102,7 +103,7 @@ func writeJSON(w io.Writer, kind byte, v any) error {
 	return writeWhole(w, kind, frame)
 }
 
-// framed is what writeWhole writes.
+// framed returns a frame for writeWhole, without its header filled in.
 func framed(v any, steps []step.Step) ([]byte, error) {
 	var frame bytes.Buffer
 	frame.Write(make([]byte, headLength))

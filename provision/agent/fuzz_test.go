@@ -9,7 +9,7 @@ import (
 	"clusterctl/provision/host/hostfake"
 )
 
-// FuzzServe gives an agent bytes for a conversation: it ends, and nothing else happens to it.
+// FuzzServe sends arbitrary bytes to an agent. The agent ends without other effects.
 func FuzzServe(f *testing.F) {
 	begin := func(kind byte, payload string) []byte {
 		var b bytes.Buffer

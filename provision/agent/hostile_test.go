@@ -18,7 +18,7 @@ import (
 	"clusterctl/provision/support"
 )
 
-// says is a connection to a machine that answers everything with the same bytes.
+// says is a connection to a machine that sends the same bytes to every request.
 type says struct {
 	io.Reader
 }
@@ -26,7 +26,7 @@ type says struct {
 func (says) Write(b []byte) (int, error) { return len(b), nil }
 func (says) Close() error                { return nil }
 
-// hostile is a client of a machine that gives one answer.
+// hostile returns a client of a machine that gives one answer.
 func hostile(t *testing.T, a any) *Client {
 	t.Helper()
 	text, err := json.Marshal(a)
@@ -42,7 +42,8 @@ func hostile(t *testing.T, a any) *Client {
 
 const forged = "x\x1b[2J\nPlan: 0 to create, 0 to change, 0 to remove."
 
-// What a machine says of itself reaches a terminal: it can neither command that, nor add lines that look like ours.
+// A machine's texts are printed on a terminal. They can neither control the terminal nor forge lines that look like
+// clusterctl's.
 func TestAMachineCannotForgeLines(t *testing.T) {
 	plain := func(what, text string) {
 		t.Helper()
@@ -90,7 +91,7 @@ func TestAMachineCannotForgeLines(t *testing.T) {
 	plain("error", err.Error())
 }
 
-// Files of a support bundle go into a folder of the machine's own.
+// Files of a support bundle are only written to the machine's own folder.
 func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
 	files := []support.File{
 		{Name: "../m2/kernel.txt"},
@@ -114,7 +115,7 @@ func TestAMachineCannotNameFilesOfOthers(t *testing.T) {
 	}
 }
 
-// A snapshot's name becomes that of a file here, and is given to other machines.
+// A snapshot's name becomes a local file name and is sent to other machines, so it must not contain path elements.
 func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
 	for _, name := range []string{"../../.ssh/x", "/etc/cron.d/x", "", ".", "..", "a\nb", ".hidden"} {
 		if a, err := hostile(t,
@@ -128,7 +129,7 @@ func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
 	}
 }
 
-// Who asks for a snapshot counts on one.
+// An answer without a snapshot is an error, because the caller depends on the snapshot.
 func TestAnAnswerWithoutASnapshotIsAnError(t *testing.T) {
 	for _, op := range []string{store.Save, store.Check, store.FromData} {
 		if a, err := hostile(t, answer{Store: &store.Answer{}}).Store(t.Context(), "",
@@ -138,7 +139,7 @@ func TestAnAnswerWithoutASnapshotIsAnError(t *testing.T) {
 	}
 }
 
-// An answer costs about as much memory as it has bytes.
+// Decoding an answer takes about as much memory as it has bytes.
 func TestAnAnswerOfManySmallValuesIsRefused(t *testing.T) {
 	const n = 8 << 20
 	text := append([]byte(`{"changes":[{}`), bytes.Repeat([]byte(",{}"), n)...)
@@ -160,7 +161,7 @@ func TestAnAnswerOfManySmallValuesIsRefused(t *testing.T) {
 	}
 }
 
-// A head that promises much takes no memory before that has come.
+// A frame header with a large size does not allocate memory before the data has arrived.
 func TestAPromisedFrameTakesNoMemory(t *testing.T) {
 	c := NewClient(says{bytes.NewReader([]byte{frameAnswer, 3, 0xff, 0xff, 0xff})})
 	var before, after runtime.MemStats
@@ -175,7 +176,7 @@ func TestAPromisedFrameTakesNoMemory(t *testing.T) {
 	}
 }
 
-// A file that is read from a machine is no larger than was said.
+// A file that is read from a machine is not larger than the announced size.
 func TestAMachineCannotFillTheDisk(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _ = near.Close() }()
@@ -198,7 +199,7 @@ type counter int64
 
 func (c *counter) Write(b []byte) (int, error) { *c += counter(len(b)); return len(b), nil }
 
-// endless has files without an end.
+// endless returns files of infinite size.
 type endless struct{ host.Host }
 
 func (endless) Open(string) (io.ReadCloser, error) { return io.NopCloser(zeros{}), nil }
@@ -207,11 +208,11 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// again is a connection on which the same frame comes without an end.
+// again is a connection that repeats the same frame.
 type again struct {
 	frame []byte
 	at    int
-	most  int // frames, so that the test ends
+	most  int // number of frames, so that the test ends
 }
 
 func (a *again) Read(b []byte) (int, error) {
@@ -225,8 +226,8 @@ func (a *again) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// What a run is told goes into its journal: a machine can neither fill the disk with that, nor keep the run from
-// ending.
+// Progress messages are written to the journal of a run. A machine can neither fill the disk with them, nor keep the
+// run from ending.
 func TestAMachineCannotGoOnForever(t *testing.T) {
 	frame := func(kind byte, payload string) *again {
 		var b bytes.Buffer
@@ -248,8 +249,8 @@ func TestAMachineCannotGoOnForever(t *testing.T) {
 	}
 }
 
-// FuzzClient gives a client bytes for what an agent says: it ends, with an answer or an error, and what it says of it
-// is plain.
+// FuzzClient sends arbitrary bytes of an agent to a client. The client ends with an answer or an error, whose text has
+// no control characters.
 func FuzzClient(f *testing.F) {
 	begin := func(kind byte, payload string) []byte {
 		var b bytes.Buffer

@@ -23,7 +23,7 @@ import (
 	"clusterctl/provision/support"
 )
 
-// Serve answers requests until the other side closes the connection: the agent's whole life.
+// Serve answers requests until the client closes the connection.
 func Serve(ctx context.Context, h host.Host, r io.Reader, w io.Writer) error {
 	in := bufio.NewReaderSize(r, readAhead)
 	out := &lockedWriter{w: w}
@@ -65,7 +65,7 @@ func handle(
 ) (answer, error) {
 	switch q.Op {
 	case opFacts:
-		last, err := readRecord(h) // before the rest: a run that comes in between is noticed
+		last, err := readRecord(h) // read first, so that a run that starts meanwhile is noticed
 		if err != nil {
 			return answer{}, err
 		}
@@ -117,8 +117,7 @@ var (
 	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// receive takes a file in, to the end even when something is wrong, so that the
-// conversation can go on.
+// receive receives a file. It reads all its frames even after an error, so that the connection stays usable.
 func receive(h host.Host, q request, in io.Reader) error {
 	pieces := &pieceReader{in: in}
 	defer func() { _, _ = io.Copy(io.Discard, pieces) }()
@@ -147,10 +146,10 @@ func receive(h host.Host, q request, in io.Reader) error {
 	return h.Rename(temporary, path.Join(dir, q.Name))
 }
 
-// pieceReader is the content of the data frames up to the empty one.
+// pieceReader reads the content of the data frames up to the empty one.
 type pieceReader struct {
 	in    io.Reader
-	heard func() // called with each frame, when it is there
+	heard func() // called for each frame that has arrived
 	rest  []byte
 	done  bool
 }

@@ -14,7 +14,8 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Store has the program etcd of that digest, which has been sent, do something with the store or with snapshots of it.
+// Store runs the program etcd of this digest, which must have been sent, with a request about the store or its
+// snapshots.
 func (c *Client) Store(ctx context.Context, digest string, q store.Request) (store.Answer, error) {
 	a, err := c.ask(ctx, request{Op: opStore, Digest: digest, Store: &q}, nil)
 	if err != nil {
@@ -26,7 +27,7 @@ func (c *Client) Store(ctx context.Context, digest string, q store.Request) (sto
 	return *a.Store, nil
 }
 
-// Read writes a file of the machine to w, and is an error when it is larger than size.
+// Read writes a file of the machine to w. It fails if the file is larger than size bytes.
 func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	defer stop()
@@ -42,15 +43,15 @@ func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer)
 		return err
 	}
 	_, copyErr := io.CopyN(w, z, size)
-	if errors.Is(copyErr, io.EOF) { // less, which whoever knows its digest finds out
+	if errors.Is(copyErr, io.EOF) { // a shorter file is not an error here; callers that know its digest find out
 		copyErr = nil
 	} else if n, _ := z.Read(make([]byte, 1)); copyErr == nil && n > 0 {
-		_ = c.conn.Close() // what else comes is not waited for
+		_ = c.conn.Close() // do not wait for the rest
 		z.Close()
 		return fmt.Errorf("read %s: it is larger than the %d bytes that were said", path, size)
 	}
 	z.Close()
-	_, _ = io.Copy(io.Discard, pieces) // so that the conversation can go on
+	_, _ = io.Copy(io.Discard, pieces) // so that the connection stays usable
 	if _, err := c.wait(q, 0, heard, nil); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -63,7 +64,7 @@ func (c *Client) Read(ctx context.Context, path string, size int64, w io.Writer)
 	return nil
 }
 
-// runStore runs the program, whose answer is all that it prints when it succeeds.
+// runStore runs the program etcd. Its output is the answer.
 func runStore(ctx context.Context, h host.Host, q request) (*store.Answer, error) {
 	if !digestForm.MatchString(q.Digest) || q.Store == nil {
 		return nil, errors.New("it is not said what to do with the store, or by which program")
@@ -83,7 +84,7 @@ func runStore(ctx context.Context, h host.Host, q request) (*store.Answer, error
 	return &a, nil
 }
 
-// read sends a file in pieces, and the empty one at its end or when it cannot be read on.
+// read sends a file in data frames. It sends the empty frame at the end of the file or after an error.
 func read(h host.Host, from string, out io.Writer) error {
 	err := send(h, from, out)
 	if endErr := writeFrame(out, frameData, nil); err == nil {
@@ -113,7 +114,7 @@ func send(h host.Host, from string, out io.Writer) error {
 	return err
 }
 
-// pieceWriter is pieceReader's other side.
+// pieceWriter writes data frames for a pieceReader.
 type pieceWriter struct{ out io.Writer }
 
 func (p *pieceWriter) Write(b []byte) (int, error) {

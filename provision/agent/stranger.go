@@ -13,19 +13,20 @@ import (
 	"clusterctl/provision/support"
 )
 
-// What an agent answers is as good as its machine, and that may be anybody's: root there can say what he likes. So an
-// answer costs about as much memory as it has bytes, texts in it command no terminal and add no lines to a plan, and
-// names stay in their folder.
+// An agent's answer is not trusted, because its machine may be compromised. Answers therefore may not use much more
+// memory than they have bytes. Texts may not contain terminal control sequences or add lines to a plan. File names must
+// stay in their directory.
 
 const (
-	// mostValues bounds what one answer is made of: empty values take a few bytes on the way and a hundred in memory.
+	// mostValues limits the number of values in an answer: empty values take a few bytes on the wire and about a
+	// hundred in memory.
 	mostValues = 1 << 18
-	// mostFiles and mostBytes bound a machine's part of a support bundle: a few more than support.Collect makes.
+	// mostFiles and mostBytes limit a machine's part of a support bundle, somewhat above what support.Collect creates.
 	mostFiles = 4096
 	mostBytes = 32 << 20
 )
 
-// values counts what stands between a JSON text's commas, outside of strings.
+// values counts the values of a JSON text by its commas outside of strings.
 func values(text []byte) int {
 	n, quoted := 1, false
 	for i := 0; i < len(text); i++ {
@@ -43,7 +44,7 @@ func values(text []byte) int {
 	return n
 }
 
-// understand reads what came in a frame.
+// understand decodes the payload of a frame.
 func understand(payload []byte, into any) error {
 	if n := values(payload); n > mostValues {
 		return fmt.Errorf("it has more than %d values: the other side does not speak the agent's protocol", mostValues)
@@ -51,7 +52,7 @@ func understand(payload []byte, into any) error {
 	return json.Unmarshal(payload, into)
 }
 
-// tame makes an answer one that can be shown and followed. q is what was asked.
+// tame makes an answer to q safe to display and to use, or returns an error.
 func (a *answer) tame(q request) error {
 	a.Error = config.Indented(a.Error, "  ")
 	said := reflect.ValueOf(a).Elem()
@@ -65,7 +66,7 @@ func (a *answer) tame(q request) error {
 		return nil
 	}
 	for _, s := range a.Store.Snapshots {
-		// A check of a file that somebody has brought says nothing of a name.
+		// A check of a user's file does not return a name.
 		if s.Name == "" && (q.Store.Op == store.Check || q.Store.Op == store.FromData) {
 			continue
 		}
@@ -82,7 +83,7 @@ func (a *answer) tame(q request) error {
 	return nil
 }
 
-// tameFiles leaves out files whose names lead out of their folder, and what is more than a support bundle has.
+// tameFiles drops files whose names leave their directory, and files beyond the limits.
 func tameFiles(files []support.File) (list []support.File) {
 	size := 0
 	for _, f := range files {
@@ -97,7 +98,7 @@ func tameFiles(files []support.File) (list []support.File) {
 	return list
 }
 
-// plain has all texts of a value say nothing to a terminal.
+// plain removes terminal control characters from all texts in a value.
 func plain(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -114,7 +115,7 @@ func plain(v reflect.Value) {
 		}
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return // a file's content, or a key
+			return // a file's content or a key
 		}
 		for i := range v.Len() {
 			plain(v.Index(i))

@@ -12,23 +12,24 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Two operators with copies of one configuration each hold the lock of their own folder, so a machine itself has to
-// know whose turn it is. Every run that changes it leaves its name there, and is refused when another run has been at
-// work since it looked: what that run did was not in its plan. Nothing expires and no clock is asked. A run that died
-// holds nobody up: whoever looks after it goes on.
+// Two operators with copies of one configuration each hold the lock of their own directory, so the machine itself must
+// record which run may change it. Each run that changes the machine records its name there. It is refused if another
+// run has changed the machine since it was checked, because those changes were not in its plan. Records do not expire,
+// so no clock is involved. A run that died blocks nothing: later runs read its record before they plan.
 
-// Turn is who changes a machine, and whose work he saw when he looked at it.
+// Turn identifies a run that changes a machine, and the last run that it saw there.
 type Turn struct {
-	Run string `json:"run"`           // this run's own name
-	Who string `json:"who,omitempty"` // for people
-	Saw string `json:"saw,omitempty"` // the run that had changed the machine last; empty when none had since it booted
+	Run string `json:"run"`           // this run's unique name
+	Who string `json:"who,omitempty"` // shown to users
+	// the run that had changed the machine last; empty if there was none since it booted
+	Saw string `json:"saw,omitempty"`
 	// Boot is the machine's boot ID when the run looked at it first, as host.Boot returns it. Records that last until
 	// the next boot are missing after a reboot, and also after another run cleaned the machine. Boot distinguishes the
 	// two.
 	Boot string `json:"boot,omitempty"`
 }
 
-// lastRun is kept for as long as the machine runs: a reboot is no other run.
+// lastRun is the file with the record of the last run. It does not survive a reboot, which is no other run.
 const lastRun = host.Turns + "/last-run.json"
 
 type record struct {
@@ -46,16 +47,16 @@ func readRecord(h host.Files) (r record, err error) {
 		return r, fmt.Errorf("read which run has changed this machine: %w", err)
 	}
 	if json.Unmarshal(text, &r) != nil {
-		return record{Run: "unreadable"}, nil // a run that nobody can name, and that is another one
+		return record{Run: "unreadable"}, nil // counts as another, unknown run
 	}
 	return r, nil
 }
 
-// othersTurn bounds how long a run waits for another one's steps.
+// othersTurn is how long a run waits for another run's steps.
 const othersTurn = 2 * time.Minute
 
-// take makes it the turn of a run until end is called. A run without a name is one that changes nothing of what others
-// plan.
+// take starts a run's turn, which lasts until end is called. A nil turn belongs to a request that does not affect other
+// runs' plans.
 func take(ctx context.Context, h host.Host, t *Turn) (end func(), err error) {
 	if t == nil {
 		return func() {}, nil

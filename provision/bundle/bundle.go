@@ -1,6 +1,5 @@
-// Package bundle is what a release brings to machines: the programs beside the
-// running one, their digests, and their compressed form, kept in a cache. Where the
-// programs go on a machine is provision/role's business.
+// Package bundle provides the files of a release that machines receive: the programs beside the running one, their
+// digests, and their compressed forms, which are cached. Package role decides where the programs go on a machine.
 package bundle
 
 import (
@@ -21,7 +20,7 @@ import (
 	"clusterctl/provision/image"
 )
 
-// Names of the programs that machines get.
+// Names of the programs that machines receive.
 const (
 	Clusterctl = "clusterctl"
 	Etcd       = "etcd"
@@ -31,14 +30,13 @@ const (
 	Pause      = "pause"
 )
 
-// Podlink is the pod network's plugin that joins pods to their machine; CNI are the others, which distributions have as
-// well.
+// Podlink is the CNI plugin of the pod network. CNI lists the other plugins, which distributions also provide.
 const Podlink = "podlink"
 
-// CNI is described above.
+// CNI lists the standard CNI plugins in a bundle.
 var CNI = []string{"bandwidth", "host-local", "loopback", "portmap"}
 
-// Programs are the names of everything that a bundle has.
+// Programs returns the names of all programs in a bundle.
 func Programs() []string {
 	return append([]string{Clusterctl, Etcd, Containerd, Shim, Runc, Pause, Podlink}, CNI...)
 }
@@ -46,13 +44,13 @@ func Programs() []string {
 // PauseReference is the image of the containers that hold pods' namespaces.
 const PauseReference = "clusterctl.local/pause:1"
 
-// Images of the control plane's programs, for static pods. They are made when first asked for.
+// Images of the control plane's programs, for static pods. They are built on first use.
 const (
 	ControlPlaneImage = "clusterctl.local/control-plane"
 	EtcdImage         = "clusterctl.local/etcd"
 )
 
-// images say which program is in an image, and by which other names.
+// images maps images to their program and to the links to it.
 var images = map[string]struct {
 	program string
 	links   []string
@@ -64,30 +62,30 @@ var images = map[string]struct {
 	EtcdImage: {Etcd, nil},
 }
 
-// Reference is what pods write for an image that was made here: it changes with the content.
+// Reference returns the image reference to use in pods for an image that was built here. It changes with the content.
 func Reference(f File) string { return f.Name + ":" + f.Digest[:min(len(f.Digest), 16)] }
 
 // File is a file that can be sent.
 type File struct {
 	Name   string
-	Path   string // on this machine
-	Digest string // sha256, hex
+	Path   string // on this computer
+	Digest string // SHA-256, hex
 	Size   int64
 }
 
 // Bundle is a release's files.
 type Bundle struct {
-	Version    string // of clusterctl
+	Version    string // version of clusterctl
 	Kubernetes string
 	// Compressing, if not nil, is called before a file is compressed. Compression takes seconds.
 	Compressing func(File)
 
 	cache  string
-	packed string // the folder beside the programs where Pack puts their compressed forms
+	packed string // directory beside the programs in which Pack stores their compressed forms
 	files  map[string]File
 
 	mu     sync.Mutex
-	sums   map[string]sum // by path, as remembered
+	sums   map[string]sum // by path; cached between runs
 	making map[string]*sync.Mutex
 }
 
@@ -97,8 +95,7 @@ type sum struct {
 	Digest string `json:"digest"`
 }
 
-// Open finds the bundle beside the program at executable. Compressed forms and
-// digests are kept in the cache folder.
+// Open opens the bundle beside the program at executable. It keeps compressed forms and digests in the directory cache.
 func Open(executable, cache string) (*Bundle, error) {
 	b := &Bundle{
 		Version:    version.Version,
@@ -112,7 +109,7 @@ func Open(executable, cache string) (*Bundle, error) {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
 	if text, err := os.ReadFile(b.sumsPath()); err == nil {
-		_ = json.Unmarshal(text, &b.sums) // a damaged cache is made anew
+		_ = json.Unmarshal(text, &b.sums) // a damaged cache is computed again
 	}
 	dir := filepath.Dir(executable)
 	b.packed = filepath.Join(dir, "packed")
@@ -155,7 +152,7 @@ func (b *Bundle) File(name string) (File, error) {
 	return f, nil
 }
 
-// Release names what the bundle is.
+// Release returns the release of the bundle.
 func (b *Bundle) Release() host.Release {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +160,7 @@ func (b *Bundle) Release() host.Release {
 	return host.Release{Version: b.Version, Kubernetes: b.Kubernetes, Build: digest[:min(len(digest), 12)]}
 }
 
-// Add takes in a file that is not the release's own, as an image archive.
+// Add adds a file that is not part of the release, such as an image archive.
 func (b *Bundle) Add(name, path string) (File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,15 +202,15 @@ func (b *Bundle) add(name, path string) error {
 	return nil
 }
 
-// addPause makes the pause image's archive from the program.
+// addPause builds the pause image's archive from the program.
 func (b *Bundle) addPause() error {
 	if _, ok := b.files[Pause]; !ok {
-		return nil // said when a role asks for it
+		return nil // reported when a role needs it
 	}
 	return b.archive(PauseReference, Pause, "/pause")
 }
 
-// makeImage makes the archive of an image of the control plane.
+// makeImage builds the archive of a control-plane image.
 func (b *Bundle) makeImage(name, program string, links []string) error {
 	at := "/usr/local/bin/" + program
 	var more []image.File
@@ -226,7 +223,7 @@ func (b *Bundle) makeImage(name, program string, links []string) error {
 	return b.remember()
 }
 
-// archive makes an image of a program, unless the cache has it.
+// archive builds an image of a program, unless it is in the cache.
 func (b *Bundle) archive(name, program, at string, more ...image.File) error {
 	from, ok := b.files[program]
 	if !ok {

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Zstd opens a file's content compressed with zstd, as agents take it.
+// Zstd opens a file's content compressed with zstd, as agents accept it.
 func (b *Bundle) Zstd(f File) (io.ReadCloser, error) {
 	return b.compressed(f, "zst", fastZstd)
 }
 
-// Gzip opens a file's content compressed with gzip, which every machine can undo.
+// Gzip opens a file's content compressed with gzip, which every machine can decompress.
 func (b *Bundle) Gzip(_ context.Context, f File) (io.ReadCloser, error) {
 	return b.compressed(f, "gz", fastGzip)
 }
@@ -30,7 +30,7 @@ func fastZstd(w io.Writer) (io.WriteCloser, error) {
 
 func fastGzip(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriterLevel(w, gzip.BestSpeed) }
 
-// compressed makes a file's compressed form once, however many machines want it.
+// compressed opens a file's compressed form. It compresses the file once, also for concurrent callers.
 func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.WriteCloser, error)) (io.ReadCloser, error) {
 	name := f.Digest + "." + ext
 	if made, err := os.Open(filepath.Join(b.packed, name)); err == nil {
@@ -58,7 +58,7 @@ func (b *Bundle) compressed(f File, ext string, writer func(io.Writer) (io.Write
 	return os.Open(path)
 }
 
-// compress makes the compressed form of a file, whole or not at all.
+// compress writes the compressed form of a file atomically.
 func compress(f File, path string, writer func(io.Writer) (io.WriteCloser, error)) error {
 	in, err := os.Open(f.Path)
 	if err != nil {
@@ -86,9 +86,9 @@ func compress(f File, path string, writer func(io.Writer) (io.WriteCloser, error
 	return os.Rename(out.Name(), path)
 }
 
-// Pack puts the compressed forms of what every machine gets beside the programs, so that no first apply has to make
-// them, and takes away those of other builds. Whoever uses them needs no right to write there: a machine holds what it
-// gets against its digest.
+// Pack stores the compressed forms of the programs in the directory packed beside them, so that the first apply does
+// not compress them. It deletes those of other builds. Users need no write access to the directory, because machines
+// verify the digests.
 func (b *Bundle) Pack() error {
 	if err := os.MkdirAll(b.packed, 0o755); err != nil {
 		return err

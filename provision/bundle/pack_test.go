@@ -12,8 +12,8 @@ import (
 	"clusterctl/provision/bundle"
 )
 
-// A packed bundle is sent by whoever may read it, from a cache that stays empty, and what another build has packed
-// goes.
+// A packed bundle is sent by users who can read the directory but cannot write to it, and their cache stays empty. A
+// file that another build has packed is deleted.
 func TestAPackedBundleIsCompressedNoMore(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	for _, name := range []string{"clusterctl", "etcd", "runc"} {

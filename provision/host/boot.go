@@ -2,18 +2,18 @@ package host
 
 import "strings"
 
-// BootID is the kernel's name for its present run.
+// BootID is the file with the kernel's random ID of the current boot.
 const BootID = "/proc/sys/kernel/random/boot_id"
 
-// Boot names the present run of a machine: another one after each boot, also of a container, whose kernel goes on.
-// Empty when nothing says it.
+// Boot returns an ID of a machine's current boot. It also changes when a container restarts, whose kernel continues to
+// run. It returns "" if the ID cannot be read.
 func Boot(h Files) string {
 	id, err := h.ReadFile(BootID)
 	if err != nil {
 		return ""
 	}
 	boot := strings.TrimSpace(string(id))
-	// Of the first process the 22nd field is when it was started; its name, in brackets, may hold anything.
+	// The 22nd field of /proc/PID/stat is the start time of process 1. The name, in parentheses, may contain anything.
 	if stat, err := h.ReadFile("/proc/1/stat"); err == nil {
 		if fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])); len(fields) > 19 {
 			boot += "-" + fields[19]

@@ -12,19 +12,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// EtcdData says whose data a directory of etcd's holds.
+// EtcdData identifies the cluster and the member that an etcd data directory belongs to.
 type EtcdData struct {
 	Cluster, Member uint64
 }
 
-// logs are where the logs of etcd's members lie.
+// logs gives access to the files of etcd's write-ahead logs.
 type logs interface {
 	List(dir string) ([]string, error)
 	Open(path string) (io.ReadCloser, error)
 }
 
-// EtcdFacts says whether a machine has data of a member, and of which store, as etcdctl shows its id. What cannot be
-// read is data.
+// EtcdFacts reports whether a machine has data of a member, and returns the store's cluster ID in hex, as etcdctl shows
+// it. Data that cannot be read counts as data.
 func EtcdFacts(h logs) (data bool, cluster string) {
 	d, err := ReadEtcdData(h, "/var/lib/etcd")
 	if err != nil {
@@ -33,8 +33,8 @@ func EtcdFacts(h logs) (data bool, cluster string) {
 	return true, strconv.FormatUint(d.Cluster, 16)
 }
 
-// ReadEtcdData reads the ids that the first record but one of each of etcd's write-ahead
-// logs has, dir being the member's data directory. It is fs.ErrNotExist when no member has run there.
+// ReadEtcdData reads the IDs from the second record of the first of etcd's write-ahead logs. dir is the member's data
+// directory. It returns fs.ErrNotExist if no member has run there.
 func ReadEtcdData(h logs, dir string) (EtcdData, error) {
 	wal := dir + "/member/wal"
 	names, err := h.List(wal)
@@ -59,17 +59,18 @@ func ReadEtcdData(h logs, dir string) (EtcdData, error) {
 	return EtcdData{}, fs.ErrNotExist
 }
 
-// The log's records are protocol buffers behind a length; the last of its eight bytes is for padding.
+// The log's records are protocol buffers after a length of 8 bytes. The highest byte of the length contains the
+// padding.
 const (
 	lengthBits    = 56
-	longestRecord = 4 << 10 // of the two that stand first
-	recordType    = 1       // fields
+	longestRecord = 4 << 10 // upper limit in bytes of the first two records
+	recordType    = 1       // field numbers of a record
 	recordData    = 3
-	metadata      = 1 // the type of the record with the ids
+	metadata      = 1 // type of the record with the IDs
 )
 
 func decodeEtcdData(r io.Reader) (EtcdData, error) {
-	for range 2 { // a checksum, then the ids
+	for range 2 { // a checksum, then the IDs
 		var length uint64
 		if err := binary.Read(r, binary.LittleEndian, &length); err != nil {
 			return EtcdData{}, err
@@ -97,7 +98,7 @@ func decodeEtcdData(r io.Reader) (EtcdData, error) {
 	return EtcdData{}, errors.New("it does not say whose it is")
 }
 
-// fields reads the numbers and the byte strings of a message, by field.
+// fields returns the numbers and the byte strings of a protobuf message, by field number.
 func fields(b []byte) (map[protowire.Number]uint64, map[protowire.Number][]byte, error) {
 	numbers, texts := map[protowire.Number]uint64{}, map[protowire.Number][]byte{}
 	for len(b) > 0 {
@@ -122,7 +123,7 @@ func fields(b []byte) (map[protowire.Number]uint64, map[protowire.Number][]byte,
 	return numbers, texts, nil
 }
 
-// AppendEtcdData writes the beginning of a log, as hostfake's etcd does.
+// AppendEtcdData appends the beginning of a log to b. The etcd of hostfake writes its data with it.
 func AppendEtcdData(b []byte, d EtcdData) []byte {
 	ids := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), d.Member)
 	ids = protowire.AppendVarint(protowire.AppendTag(ids, 2, protowire.VarintType), d.Cluster)

@@ -17,7 +17,7 @@ func TestEtcdDataReadsBackWhatWasWritten(t *testing.T) {
 	})
 }
 
-// The log is a file from outside: nothing in it may end the agent.
+// The log of etcd is untrusted input, and must not make the agent panic.
 func FuzzEtcdData(f *testing.F) {
 	f.Add(AppendEtcdData(nil, EtcdData{1, 2}))
 	f.Add(bytes.Repeat([]byte{0xff}, 64))

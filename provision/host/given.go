@@ -12,23 +12,22 @@ import (
 	"clusterctl/certs"
 )
 
-// Given is what a machine was given of the secrets of its cluster, told by digests: by it a state is known that is
-// older than the cluster.
+// Given holds digests of the cluster secrets that a machine has. They reveal a state that is older than the cluster.
 type Given struct {
-	// of the public keys of those that sign, by ServiceAccountKey and the names of authorities
+	// Signers holds digests of the public keys of signing keys, by ServiceAccountKey or the name of the authority.
 	Signers map[string]string `json:"signers,omitempty"`
-	// of the keys that values in the store are encrypted with
+	// Encryption holds digests of the keys that encrypt values in the store.
 	Encryption []string `json:"encryption,omitempty"`
 	Revoked    []string `json:"revoked,omitempty"` // serial numbers of certificates, hexadecimal
 }
 
-// ServiceAccountKey names the key that signs service accounts' tokens.
+// ServiceAccountKey is the name of the key that signs service account tokens.
 const ServiceAccountKey = "sa"
 
 const pki = "/etc/kubernetes/pki/"
 
-// GivenTo reads it on a machine of the control plane; nodes have no keys. What is not there, or cannot be read, says
-// nothing.
+// GivenTo reads a control-plane machine's Given; nodes have no keys. Files that are missing or cannot be read are left
+// out.
 func GivenTo(files Files) Given {
 	if _, err := files.Stat(pki + certs.ClusterCA + ".key"); err != nil {
 		return Given{}
@@ -69,8 +68,8 @@ func (g *Given) revoked(der []byte) {
 	}
 }
 
-// SignerDigest is of the public part of a PEM text: a private key, a public one, or the first certificate. It is empty
-// for anything else.
+// SignerDigest returns the digest of the public key in a PEM text: a private key, a public key, or the first
+// certificate. It returns "" for anything else.
 func SignerDigest(text []byte) string {
 	if key, err := certs.ParseKey(text); err == nil {
 		if public, err := x509.MarshalPKIXPublicKey(key.Public()); err == nil {
@@ -86,18 +85,18 @@ func SignerDigest(text []byte) string {
 	return ""
 }
 
-// KeyDigest tells one key from others.
+// KeyDigest returns a digest that identifies a key.
 func KeyDigest(key []byte) string {
 	sum := sha256.Sum256(key)
 	return hex.EncodeToString(sum[:])
 }
 
-// encryptionKeys are the digests of the keys in an EncryptionConfiguration. A plugin has its keys itself.
+// encryptionKeys returns the digests of the keys in an EncryptionConfiguration. Keys of a KMS plugin are not in it.
 func encryptionKeys(text []byte) (digests []string) {
 	var c struct {
 		Resources []struct {
 			Providers []map[string]*struct {
-				Keys []struct{ Secret []byte } // base64, as in all JSON
+				Keys []struct{ Secret []byte } // base64, as Go decodes byte slices from JSON
 			}
 		}
 	}

@@ -1,7 +1,6 @@
-// Package host is what a machine can be asked while it is provisioned: files, units,
-// facts and commands. local answers on the machine itself (inside the agent), hostfake
-// behaves like a machine in memory, and ssh is how the agent is reached. What should
-// be on a machine is provision/role's business.
+// Package host defines the operations on a machine that provisioning uses: files, units, facts and commands. Package
+// local implements them on the machine itself, inside the agent. Package hostfake simulates a machine in memory, and
+// package ssh reaches the agent. What should be on a machine is decided in package role.
 package host
 
 import (
@@ -17,127 +16,127 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// Host is a machine. Its methods are called on the machine.
+// Host is a machine. Its methods are called on the machine itself.
 type Host interface {
 	Files
 	Units
-	// Facts looks at the machine.
+	// Facts collects facts about the machine.
 	Facts(ctx context.Context) (Facts, error)
-	// Alone waits until nobody else is alone with the machine, until end is called or the process that called it has
-	// ended.
+	// Alone takes an exclusive lock on the machine. It waits until no other process holds it. The lock is released by
+	// end, or when the process ends.
 	Alone(ctx context.Context) (end func(), err error)
-	// Run runs a program and returns what it wrote; on failure the error has it.
+	// Run runs a program and returns its output. If the program fails, the error contains the output.
 	Run(ctx context.Context, name string, args ...string) ([]byte, error)
-	// RunStore runs the program etcd for a request about the store, as JSON, and returns what it printed; on failure
-	// the error is what it said. What it does may take long.
+	// RunStore runs the program etcd with a request about the store, in JSON, and returns its output. If it fails, the
+	// error contains its message. A request can take minutes.
 	RunStore(ctx context.Context, program, request string) ([]byte, error)
-	// Open reads a file too large to be held.
+	// Open opens a file that is too large to be read into memory.
 	Open(path string) (io.ReadCloser, error)
-	// ImportImage gives the container runtime an image from an OCI archive, under a name.
+	// ImportImage imports an image from an OCI archive into the container runtime, under a name.
 	ImportImage(ctx context.Context, name string, archive io.Reader) error
-	// HasImage reports whether the container runtime has an image of that name.
+	// HasImage reports whether the container runtime has an image of this name.
 	HasImage(ctx context.Context, name string) (bool, error)
-	// Containers counts the runtime's running containers, StopContainers ends and removes them all.
+	// Containers returns the number of running containers of the runtime. StopContainers stops and removes them all.
 	Containers(ctx context.Context) (int, error)
 	StopContainers(ctx context.Context) error
-	// Answers asks a URL, of the machine itself or of another, whether all is well.
-	// When nobody listens there, the error is ErrNothingListens.
+	// Answers checks that a URL, of this or another machine, answers with status 200. If no process listens there, the
+	// error is ErrNothingListens.
 	Answers(ctx context.Context, url string, as Client) error
-	// Mounts returns what is mounted at paths that start so; Unmount takes all of it off,
-	// also what is still in use.
+	// Mounts returns the mount points whose paths start with one of the prefixes. Unmount unmounts them, even if they
+	// are in use.
 	Mounts(prefixes ...string) ([]string, error)
 	Unmount(prefixes ...string) error
-	// Network returns what of it is there, ClearNetwork removes that.
+	// Network returns those of parts that exist. ClearNetwork removes them.
 	Network(ctx context.Context, parts Network) ([]string, error)
 	ClearNetwork(ctx context.Context, parts Network) error
-	// Trace watches for a packet on all interfaces, and sends it when this machine is to. begun is called when it
-	// watches.
+	// Trace watches for a packet on all interfaces, and sends it if q says so. It calls begun when it watches.
 	Trace(ctx context.Context, q Trace, begun func()) (Traced, error)
-	// Etcd returns the store, as its clients on this machine reach it.
+	// Etcd returns a client of the store, with credentials that are files on this machine.
 	Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (Etcd, error)
 }
 
-// Network names what there may be in the kernel of the pod network and of services.
+// Network names the parts of the pod network and of services that the kernel may contain.
 type Network struct {
-	Tables   []string `json:"tables"`   // of nftables, in whatever family
-	Chains   []string `json:"chains"`   // of iptables, by how their names begin
+	Tables   []string `json:"tables"`   // of nftables, in any family
+	Chains   []string `json:"chains"`   // prefixes of the names of iptables chains
 	Links    []string `json:"links"`    // network interfaces
-	Protocol int      `json:"protocol"` // that marks routes and rules of routing; none when zero
+	Protocol int      `json:"protocol"` // marks routes and routing rules; zero means none
 }
 
-// Client is as whom a machine asks others: paths of files on it. A zero one trusts what the machine does.
+// Client holds the paths of the credentials on the machine that it uses towards other servers. A zero Client uses the
+// machine's trusted CAs and no certificate.
 type Client struct {
-	CA   string `json:"ca,omitempty"`   // whom it trusts
-	Cert string `json:"cert,omitempty"` // who it is; a server that does not know it is asked as nobody
+	CA   string `json:"ca,omitempty"`   // trusted CAs
+	Cert string `json:"cert,omitempty"` // client certificate; a server that does not accept it is asked without it
 	Key  string `json:"key,omitempty"`
 }
 
-// ErrNothingListens is that a port of the machine is not served.
+// ErrNothingListens reports that no process listens on a port.
 var ErrNothingListens = errors.New("nothing listens there")
 
-// StatusError is the HTTP status of a server that answers with an error: it is unhealthy or rejects the client.
+// StatusError is the HTTP status of a server that answered with an error: it is unhealthy or rejects the client.
 type StatusError int
 
 func (e StatusError) Error() string {
 	return fmt.Sprintf("it answers %d %s", int(e), http.StatusText(int(e)))
 }
 
-// Info is what is known of a file without reading it.
+// Info describes a file.
 type Info struct {
 	Mode     fs.FileMode // type and permissions
 	UID, GID int
 	Size     int64
-	Target   string // of a symbolic link
+	Target   string // target of a symbolic link
 }
 
-// Files are a machine's files. A missing one is fs.ErrNotExist.
+// Files gives access to a machine's files. The error for a missing file is fs.ErrNotExist.
 type Files interface {
-	Stat(path string) (Info, error) // of the link itself
+	Stat(path string) (Info, error) // does not follow links
 	ReadFile(path string) ([]byte, error)
-	// WriteFile replaces a file in one move: a reader sees the old or the new content.
+	// WriteFile replaces a file atomically: a reader sees either the old or the new content.
 	WriteFile(path string, content io.Reader, mode fs.FileMode, uid, gid int) error
 	Chmod(path string, mode fs.FileMode, uid, gid int) error
-	Mkdir(path string, mode fs.FileMode) error // with parents
-	Symlink(target, path string) error         // replaces what is there in one move
+	Mkdir(path string, mode fs.FileMode) error // with its parents
+	Symlink(target, path string) error         // atomically replaces an existing link or file
 	Rename(from, to string) error
 	RemoveAll(path string) error
-	List(dir string) ([]string, error) // names, sorted
+	List(dir string) ([]string, error) // sorted names
 }
 
-// Units are systemd's.
+// Units gives access to systemd's units.
 type Units interface {
-	Unit(ctx context.Context, name string) (Unit, error) // zero when there is none
-	Reload(ctx context.Context) error                    // reads unit files again
+	Unit(ctx context.Context, name string) (Unit, error) // zero if the unit does not exist
+	Reload(ctx context.Context) error                    // daemon-reload
 	Enable(ctx context.Context, name string) error
 	Disable(ctx context.Context, name string) error
-	// Start, Restart and Stop return when the unit is there: a unit that says when it
-	// is ready has said so.
+	// Start, Restart and Stop return when the unit has reached the state. A unit of Type=notify has reported that it is
+	// ready.
 	Start(ctx context.Context, name string) error
 	Restart(ctx context.Context, name string) error
 	Stop(ctx context.Context, name string) error
-	// Said is what a unit wrote last, for whoever asks why it does not work; empty when nothing is known.
+	// Said returns the last lines that a unit wrote, to explain why it does not work, or "" if there are none.
 	Said(ctx context.Context, name string) string
 }
 
-// Unit is the state of a unit.
+// Unit is the state of a systemd unit.
 type Unit struct {
 	Active      string // active, inactive, failed, activating…
 	Enabled     bool
-	NeedsReload bool   // its file changed since systemd read it
+	NeedsReload bool   // its file has changed since systemd read it
 	Fragment    string // path of its file
-	Process     uint32 // its main process; 0 when there is none
-	Program     string // what that process runs, links resolved
+	Process     uint32 // process ID of its main process; 0 means none
+	Program     string // executable of that process, links resolved
 	Started     time.Time
 }
 
-// Facts are what differs between machines and matters to what is put on them.
+// Facts are the properties of a machine that matter to what is installed on it.
 type Facts struct {
-	// Identity is of the installation of the machine: its machine-id and sshd's host keys. Empty when it has none.
+	// Identity identifies the installation of the machine, by its machine-id and sshd's host keys. Empty means unknown.
 	Identity string `json:"identity,omitempty"`
-	Boot     string `json:"boot,omitempty"` // its present run, which another boot ends
-	// fingerprint of the authority of the cluster that it serves
+	Boot     string `json:"boot,omitempty"` // ID of the current boot
+	// ClusterCA is the fingerprint of the authority of the cluster that the machine serves.
 	ClusterCA    string            `json:"clusterCA,omitempty"`
-	Given        Given             `json:"given,omitzero"` // of the cluster's secrets
+	Given        Given             `json:"given,omitzero"` // cluster secrets on the machine
 	Hostname     string            `json:"hostname"`
 	OS           string            `json:"os"`
 	Kernel       string            `json:"kernel"`
@@ -148,39 +147,41 @@ type Facts struct {
 	CgroupV2     bool              `json:"cgroupV2"`
 	OOMAdjust    bool              `json:"oomAdjust"`         // CAP_SYS_RESOURCE
 	Root         bool              `json:"root"`              // user id 0
-	LastRun      string            `json:"lastRun,omitempty"` // the run that has changed it last since it booted
+	LastRun      string            `json:"lastRun,omitempty"` // the last run that changed the machine since it booted
 	EtcdData     bool              `json:"etcdData"`          // an etcd member has run here
-	EtcdCluster  string            `json:"etcdCluster"`       // the id of its cluster, in hex, as etcdctl shows it
-	SysctlFrozen []string          `json:"sysctlFrozen"`      // settings that cannot be written here
+	EtcdCluster  string            `json:"etcdCluster"`       // the ID of its cluster in hex, as etcdctl shows it
+	SysctlFrozen []string          `json:"sysctlFrozen"`      // settings that cannot be written
 	Sysctl       map[string]string `json:"sysctl"`
-	CertExpiry   time.Time         `json:"certExpiry"` // of the certificate in /etc/kubernetes/pki that ends first
+	CertExpiry   time.Time         `json:"certExpiry"` // earliest expiry of a certificate in /etc/kubernetes/pki
 	Addresses    []string          `json:"addresses"`
-	Missing      []string          `json:"missing"` // kernel features that are needed and absent
-	// Snapshot is how the last snapshot of the store went there; nil when none was ever taken.
+	Missing      []string          `json:"missing"` // required kernel features that are absent
+	// Snapshot is the outcome of the machine's last snapshot of the store; nil means that none was ever taken.
 	Snapshot *store.Outcome `json:"snapshot,omitempty"`
-	// Release has held there, Tried is one that has been begun and has not; nil when there is none.
+	// Release is the machine's confirmed release. Tried is a release whose update is not confirmed yet. Nil means none.
 	Release *Release `json:"release,omitempty"`
 	Tried   *Release `json:"tried,omitempty"`
 	Survey
 }
 
-// Survey is what is only looked at to find out whether a machine can be what it is to be.
+// Survey holds facts that are needed only to check whether a machine can become what is declared.
 type Survey struct {
 	MachineID string `json:"machineID,omitempty"` // digest of /etc/machine-id
-	// the distributions that its own comes from, as /etc/os-release has them
-	OSLike      string         `json:"osLike,omitempty"`
-	Clock       time.Time      `json:"clock"`                 // its clock, when it was asked
-	Swap        int64          `json:"swap,omitempty"`        // bytes
-	Lacking     []string       `json:"lacking,omitempty"`     // what nodes need of the kernel and it does not have
-	Absent      []string       `json:"absent,omitempty"`      // of Programs, those that are not there
-	Controllers []string       `json:"controllers,omitempty"` // of control groups; none when that is not known
-	MTU         map[string]int `json:"mtu,omitempty"`         // of the interface that has an address
-	// bytes that root can write at a path, or where it will be made
+	// OSLike are the distributions that this one derives from, as in ID_LIKE of /etc/os-release.
+	OSLike string    `json:"osLike,omitempty"`
+	Clock  time.Time `json:"clock"`          // the machine's time when it was asked
+	Swap   int64     `json:"swap,omitempty"` // bytes
+	// kernel features that nodes need and the kernel does not have
+	Lacking     []string       `json:"lacking,omitempty"`
+	Absent      []string       `json:"absent,omitempty"`      // those of Programs that are not installed
+	Controllers []string       `json:"controllers,omitempty"` // cgroup controllers; empty means unknown
+	MTU         map[string]int `json:"mtu,omitempty"`         // MTU of the interface, by address
+	// Free is the number of bytes that root can write at each path, or where the path will be created.
 	Free      map[string]int64 `json:"free,omitempty"`
-	Listening []Listener       `json:"listening,omitempty"` // who has a port of Ports that is none of ours
-	// how long most of a few small writes took until they were on the disk; 0: not measured
+	Listening []Listener       `json:"listening,omitempty"` // other processes that use a port of Ports
+	// Sync is the duration of a small synchronous write, as all but the slowest of a few writes took at most; 0 means
+	// not measured.
 	Sync     time.Duration `json:"sync,omitempty"`
-	ReadOnly []string      `json:"readOnly,omitempty"` // directories that cannot be written to
+	ReadOnly []string      `json:"readOnly,omitempty"` // directories on read-only file systems
 	// Proxies are the variables of ProxyVariables that systemd sets for all services, by name, without user and
 	// password.
 	Proxies map[string]string `json:"proxies,omitempty"`
@@ -205,7 +206,7 @@ func (f Facts) Debian() bool {
 	return false
 }
 
-// Programs are those that daemons call in some configurations, and that do not come with clusterctl.
+// Programs are the programs that daemons call in some configurations and that clusterctl does not install.
 var Programs = []string{
 	"iptables",
 	"iptables-restore",
@@ -215,14 +216,14 @@ var Programs = []string{
 	"ip6tables-save",
 }
 
-// Listener has a port.
+// Listener is a process that listens on a port.
 type Listener struct {
 	Port    int    `json:"port"`
 	Network string `json:"network"` // tcp or udp
-	Process string `json:"process"` // its name and number, empty when it is not known
+	Process string `json:"process"` // name and process ID; empty means unknown
 }
 
-// Ports are those that a cluster's daemons listen on, by what they are for.
+// Ports maps the ports that a cluster's daemons listen on to the names of the daemons.
 var Ports = map[int]string{
 	53: "kube-dns", 80: "kube-ingress", 443: "kube-ingress", 2379: "etcd", 2380: "etcd", 2381: "etcd",
 	6443: "kube-apiserver", 9153: "kube-dns", 10248: "kubelet", 10249: "kube-proxy", 10250: "kubelet",
@@ -230,10 +231,10 @@ var Ports = map[int]string{
 	10261: "metrics-server", 10262: "kube-ingress",
 }
 
-// Surveyed are the paths whose room is looked at.
+// Surveyed are the paths whose free space is determined.
 var Surveyed = []string{Library, "/var/lib/etcd", "/var/lib/containerd", "/var/lib/kubelet"}
 
-// Etcd is the store's membership.
+// Etcd manages the store's members.
 type Etcd interface {
 	Members(ctx context.Context) ([]Member, error)
 	AddLearner(ctx context.Context, peerURL string) error
@@ -242,7 +243,7 @@ type Etcd interface {
 	Close() error
 }
 
-// Member is a member of the store. One that has not started yet has no name.
+// Member is a member of the store. Its name is empty until it has started.
 type Member struct {
 	ID      uint64
 	Name    string
@@ -250,14 +251,15 @@ type Member struct {
 	Learner bool
 }
 
-// ErrUnsettled is that the store takes no other member, and lets none go, until those
-// that it has have been connected for some seconds.
+// ErrUnsettled reports that the store refuses changes of its members until all present members have been connected for
+// some seconds.
 var ErrUnsettled = errors.New("etcd's members are not all connected yet")
 
-// ErrUnit is that a unit did not become what was asked; the error's text has the journal's last lines.
+// ErrUnit reports that a unit did not reach the requested state. The error's text contains the last lines of its
+// journal.
 var ErrUnit = errors.New("it does not come up")
 
-// Sysctls are the kernel settings that nodes need, with the values that they need.
+// Sysctls are the kernel settings that nodes need, with their values.
 var Sysctls = map[string]string{
 	"net.ipv4.ip_forward":       "1",
 	"vm.overcommit_memory":      "1",
@@ -267,11 +269,11 @@ var Sysctls = map[string]string{
 	"kernel.keys.root_maxbytes": "25000000",
 }
 
-// RouteProtocol marks the routes to other nodes' pods in the kernel's table.
+// RouteProtocol marks the routes to other nodes' pods in the kernel's routing table.
 const RouteProtocol = 99
 
-// Library is where sent files are kept: Library/DIGEST/NAME.
+// Library is the directory of the files that were sent to a machine, at Library/DIGEST/NAME.
 const Library = "/usr/local/lib/clusterctl"
 
-// Turns is where a machine keeps, until it is booted anew, whose turn it is to change it.
+// Turns is the directory, emptied by a reboot, in which a machine records which run may change it.
 const Turns = "/run/clusterctl"

@@ -7,10 +7,10 @@ import (
 	"clusterctl/certs"
 )
 
-// ClusterCAPath is where the authority's certificate of the cluster lies that a machine serves.
+// ClusterCAPath is the path of the certificate of the cluster's authority on a machine.
 const ClusterCAPath = "/etc/kubernetes/pki/ca.crt"
 
-// ClusterCA returns the fingerprint of the authority of the cluster that a machine serves, empty if it serves none.
+// ClusterCA returns the fingerprint of the authority of the cluster that a machine serves, or "" if it serves none.
 func ClusterCA(files Files) string {
 	text, err := files.ReadFile(ClusterCAPath)
 	if err != nil {
@@ -19,7 +19,7 @@ func ClusterCA(files Files) string {
 	return Fingerprint(text)
 }
 
-// Fingerprint names a certificate: SHA-256, in hex. It is empty for what is no certificate.
+// Fingerprint returns the SHA-256 of a certificate in hex, or "" if the text is not a certificate.
 func Fingerprint(pem []byte) string {
 	cert, err := certs.ParseCert(pem)
 	if err != nil {

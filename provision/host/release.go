@@ -8,46 +8,47 @@ import (
 	"time"
 )
 
-// ReleaseFile says which release has held on a machine: it is written when all daemons of it have been well for a
-// while.
+// ReleaseFile contains the confirmed release of a machine. It is written when all daemons of the release have been well
+// for a while.
 const ReleaseFile = "/var/lib/clusterctl/release.json"
 
-// FormerRelease is where a machine keeps what an update changes, until the new release has held.
+// FormerRelease is the directory in which a machine keeps the files that an update replaces, until the new release is
+// confirmed.
 const FormerRelease = "/var/lib/clusterctl/former"
 
 // Release is a build of this project.
 type Release struct {
-	Version    string `json:"version"`    // of clusterctl
-	Kubernetes string `json:"kubernetes"` // whose API it speaks
-	Build      string `json:"build"`      // how the digest of clusterctl begins: two builds may say the same version
+	Version    string `json:"version"`    // version of clusterctl
+	Kubernetes string `json:"kubernetes"` // version of the Kubernetes API
+	Build      string `json:"build"`      // prefix of clusterctl's digest, since two builds may have the same version
 }
 
-// String names it with its build.
+// String returns the version and the build.
 func (r Release) String() string { return fmt.Sprintf("%s (build %s)", r.Version, r.Build) }
 
-// Former is what there was before an update that has not held yet.
+// Former describes a machine before an update that is not confirmed yet.
 type Former struct {
-	From  Release      `json:"from"` // zero when nobody wrote it down
+	From  Release      `json:"from"` // zero if it was not recorded
 	To    Release      `json:"to"`
 	Taken time.Time    `json:"taken"` // by the machine's clock
 	Files []FormerFile `json:"files"`
 }
 
-// FormerFile is a file as it was.
+// FormerFile is a file before an update.
 type FormerFile struct {
 	Path   string `json:"path"`
-	Target string `json:"target,omitempty"` // of a link
-	// name of the copy beside the list; without one, and no target, there was nothing
+	Target string `json:"target,omitempty"` // target of a link
+	// Kept is the name of the copy in FormerRelease. If Kept and Target are empty, the file did not exist.
 	Kept string      `json:"kept,omitempty"`
 	Mode fs.FileMode `json:"mode,omitempty"`
 	UID  int         `json:"uid,omitempty"`
 	GID  int         `json:"gid,omitempty"`
 }
 
-// FormerList is where the list of it lies.
+// FormerList is the path of the list of former files.
 const FormerList = FormerRelease + "/list.json"
 
-// ReadFormer returns what is kept of before an update, nil when no update is under way.
+// ReadFormer returns what was saved before an update, or nil if no update is in progress.
 func ReadFormer(files Files) (*Former, error) {
 	var f Former
 	if there, err := readJSON(files, FormerList, &f); !there {
@@ -56,7 +57,7 @@ func ReadFormer(files Files) (*Former, error) {
 	return &f, nil
 }
 
-// ReadRelease returns the release that has held on a machine, nil when none has written itself down.
+// ReadRelease returns the confirmed release of a machine, or nil if none is recorded.
 func ReadRelease(files Files) (*Release, error) {
 	var r Release
 	if there, err := readJSON(files, ReleaseFile, &r); !there {
@@ -65,9 +66,9 @@ func ReadRelease(files Files) (*Release, error) {
 	return &r, nil
 }
 
-// Releases returns the release that has held, and the one that is being tried.
+// Releases returns the confirmed release and the one that is being tried.
 func Releases(files Files) (held, tried *Release) {
-	held, _ = ReadRelease(files) // what cannot be read is not known, and is written anew
+	held, _ = ReadRelease(files) // an unreadable file counts as unknown and is written again
 	if former, _ := ReadFormer(files); former != nil {
 		tried = &former.To
 	}

@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// Trace is a connection, or a datagram, that a machine watches for on all of its interfaces. One machine also sends it.
+// Trace describes a connection or a datagram for which a machine watches on all its interfaces. One machine also sends
+// it.
 type Trace struct {
 	Protocol string         `json:"protocol"` // TCP or UDP
-	To       netip.AddrPort `json:"to"`       // as the sender writes it
-	// that it may be sent to on its way: of the service, its node port, its endpoints
+	To       netip.AddrPort `json:"to"`       // the destination that the sender uses
+	// Ports are the destination ports that the packet may have on its way: of the service, its node port, and its
+	// endpoints.
 	Ports  []uint16      `json:"ports"`
-	Mark   uint32        `json:"mark"`          // what a datagram begins with
-	For    time.Duration `json:"for"`           // how long is watched
+	Mark   uint32        `json:"mark"`          // the first bytes of a datagram
+	For    time.Duration `json:"for"`           // how long to watch
 	Send   bool          `json:"send"`          // this machine sends it
-	From   netip.Addr    `json:"from,omitzero"` // of the pod that sends it; the machine itself when it is none
-	Routes []netip.Addr  `json:"routes"`        // addresses whose way from this machine is looked up
+	From   netip.Addr    `json:"from,omitzero"` // address of the sending pod; invalid if the machine itself sends
+	Routes []netip.Addr  `json:"routes"`        // addresses whose route from this machine is looked up
 }
 
 // Protocols of traces.
@@ -24,26 +26,26 @@ const (
 	UDP = "UDP"
 )
 
-// Traced is what a machine has seen.
+// Traced is what a machine has observed.
 type Traced struct {
 	Sightings []Sighting     `json:"sightings"`
-	Outcome   string         `json:"outcome,omitempty"` // of sending; empty on machines that did not
-	Reason    string         `json:"reason,omitempty"`  // of an OutcomeFailed
-	Local     netip.AddrPort `json:"local,omitzero"`    // where it was sent from
-	// the interface that leads to an address; empty when none does
+	Outcome   string         `json:"outcome,omitempty"` // result of sending; empty on machines that do not send
+	Reason    string         `json:"reason,omitempty"`  // why it is OutcomeFailed
+	Local     netip.AddrPort `json:"local,omitzero"`    // the source address that was used
+	// Routes maps addresses to the interface that leads to them, empty if none does.
 	Routes map[string]string `json:"routes"`
 }
 
 // Outcomes of sending.
 const (
-	OutcomeConnected = "connected" // or, of a datagram, answered
+	OutcomeConnected = "connected" // connected; a datagram was answered
 	OutcomeRefused   = "refused"
 	OutcomeSilent    = "silent"
-	OutcomeFailed    = "failed" // it was not sent, or an error came back
+	OutcomeFailed    = "failed" // not sent, or an error came back
 )
 
-// Sighting is a packet on an interface. Number is the same wherever the packet is seen, whatever its addresses have
-// become: of a connection, the sequence number that it began with.
+// Sighting is a packet seen on an interface. Number identifies the packet on all interfaces, even after its addresses
+// are translated. For a connection it is the initial sequence number.
 type Sighting struct {
 	At     time.Duration  `json:"at"` // since the machine began to watch
 	Link   string         `json:"link"`
@@ -59,11 +61,11 @@ const (
 	KindRequest     = "request"     // SYN, or the datagram
 	KindAccepted    = "accepted"    // SYN and ACK
 	KindReset       = "reset"       // RST
-	KindUnreachable = "unreachable" // an ICMP error about the request; From is who sent it
+	KindUnreachable = "unreachable" // an ICMP error about the request; From is its sender
 )
 
-// MostSightings is how many one machine tells of.
+// MostSightings is the maximum number of sightings that one machine reports.
 const MostSightings = 512
 
-// MostTraceTime is how long a machine watches at most.
+// MostTraceTime is the longest time that a machine watches.
 const MostTraceTime = 30 * time.Second

@@ -1,5 +1,5 @@
-// Package image reads and writes image archives: the OCI layout and the format of
-// docker save. It does no I/O of its own; the container runtime is provision/host's.
+// Package image reads and writes image archives: the OCI layout and the format of docker save. It does no I/O of its
+// own. Package host gives images to the container runtime.
 package image
 
 import (
@@ -25,7 +25,7 @@ const (
 	typeLayer    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// Descriptor names a blob.
+// Descriptor refers to a blob.
 type Descriptor struct {
 	MediaType string    `json:"mediaType,omitempty"`
 	Digest    string    `json:"digest"`
@@ -33,20 +33,20 @@ type Descriptor struct {
 	Platform  *Platform `json:"platform,omitempty"`
 }
 
-// Platform is what an image runs on.
+// Platform is the platform that an image runs on.
 type Platform struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
 }
 
-// Blob is a piece of an image with the labels that keep what it refers to.
+// Blob is a piece of an image. Its labels keep containerd from collecting the blobs that it refers to.
 type Blob struct {
 	Digest  string // sha256:…
 	Content []byte
 	Labels  map[string]string
 }
 
-// Image is the content of an archive. What is referred to comes before what refers.
+// Image is the content of an archive. Blobs come before the blobs that refer to them.
 type Image struct {
 	Target Descriptor
 	Blobs  []Blob
@@ -65,10 +65,10 @@ type manifest struct {
 	Layers        []Descriptor `json:"layers"`
 }
 
-// maxArchive bounds what is held in memory.
+// maxArchive is the maximum size of an archive in bytes, since it is held in memory.
 const maxArchive = 4 << 30
 
-// Read returns the image of this machine's architecture in an archive, which may be compressed with gzip.
+// Read returns an archive's image for this machine's architecture. The archive may be compressed with gzip.
 func Read(r io.Reader) (Image, error) {
 	files, err := untar(r)
 	if err != nil {
@@ -134,7 +134,7 @@ func blob(files map[string][]byte, d Descriptor) ([]byte, error) {
 
 func readLayout(files map[string][]byte) (Image, error) {
 	content := files["index.json"]
-	for range 4 { // an index may hold an index
+	for range 4 { // an index may contain an index
 		var i index
 		if err := json.Unmarshal(content, &i); err != nil {
 			return Image{}, fmt.Errorf("read an index: %w", err)
@@ -187,7 +187,7 @@ func assemble(files map[string][]byte, target Descriptor, content []byte) (Image
 	return image, nil
 }
 
-// readDocker makes an OCI manifest of what docker save wrote.
+// readDocker converts the content of docker save to an OCI manifest.
 func readDocker(files map[string][]byte) (Image, error) {
 	var saved []struct {
 		Config string

@@ -9,16 +9,15 @@ import (
 	"strings"
 )
 
-// File is a file of an image's only layer.
+// File is a file in the single layer of an image.
 type File struct {
 	Path    string // absolute
 	Mode    fs.FileMode
 	Content []byte
-	Link    string // what a symbolic link points to; then there is no content
+	Link    string // target of a symbolic link, which has no content
 }
 
-// Write returns an archive (an OCI layout) of an image with one layer. The same
-// files give the same bytes.
+// Write returns an archive, in OCI layout, of an image with one layer. The same files give the same bytes.
 func Write(arch string, entrypoint []string, files ...File) ([]byte, error) {
 	layer, err := tarOf(files)
 	if err != nil {

@@ -37,7 +37,7 @@ func (c *Cluster) node(name string) (*corev1.Node, error) {
 	return nil, fmt.Errorf("there is no node %s", name)
 }
 
-// podWith is the pod that has an address of its own, nil when none has.
+// podWith returns the pod that has an address of its own, or nil.
 func (c *Cluster) podWith(a netip.Addr) *corev1.Pod {
 	for i := range c.Pods {
 		p := &c.Pods[i]
@@ -53,7 +53,7 @@ func (c *Cluster) podWith(a netip.Addr) *corev1.Pod {
 	return nil
 }
 
-// nodeWith is the name of the node that has an address, "" when none has.
+// nodeWith returns the name of the node that has an address, or "".
 func (c *Cluster) nodeWith(a netip.Addr) string {
 	for _, n := range c.Nodes {
 		for _, own := range n.Status.Addresses {
@@ -74,7 +74,7 @@ func podAddresses(p *corev1.Pod) (list []netip.Addr) {
 	return list
 }
 
-// serviceAddresses are those at which a service is reached by its ports.
+// serviceAddresses returns the addresses at which a service is reached on its ports.
 func serviceAddresses(s *corev1.Service) (list []netip.Addr) {
 	add := func(text string) {
 		if a, err := netip.ParseAddr(text); err == nil {
@@ -93,7 +93,7 @@ func serviceAddresses(s *corev1.Service) (list []netip.Addr) {
 	return list
 }
 
-// over is that a pod has ended: its address may be another's.
+// over reports whether a pod has ended. Its address may then belong to another pod.
 func over(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// judge says where the packet has ended, and what may have ended it there.
+// judge sets the verdict: where the packet ended, and what may have stopped it there.
 func (w *Walk) judge(c *Cluster, r *Route, sent Sent, seen []Seen) {
 	last := w.last(host.KindRequest)
 	end := r.end(last)
@@ -18,7 +18,7 @@ func (w *Walk) judge(c *Cluster, r *Route, sent Sent, seen []Seen) {
 	if delivered && end.Pod != nil {
 		delivered = last.Out && strings.HasPrefix(last.Note, "pod ")
 	} else if delivered {
-		delivered = !last.Out // to the machine itself
+		delivered = !last.Out // it came in for the machine itself
 	}
 	switch {
 	case sent.Outcome == host.OutcomeConnected:
@@ -93,7 +93,7 @@ func selectorText(s map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// unseen is for a packet that no interface has seen.
+// unseen sets the verdict for a packet that was seen on no interface.
 func (w *Walk) unseen(r *Route, sent Sent) {
 	switch {
 	case r.Sender == "":
@@ -111,7 +111,7 @@ func (w *Walk) unseen(r *Route, sent Sent) {
 	}
 }
 
-// stoppedAt is for a packet that was seen, and not at its receiver.
+// stoppedAt sets the verdict for a packet that was seen, but not at its receiver.
 func (w *Walk) stoppedAt(c *Cluster, r *Route, sent Sent, seen []Seen, last *Hop, end *End) {
 	here := "on " + last.Node
 	if end != nil && end.Node != "" && end.Node != last.Node && last.Out {
@@ -163,7 +163,7 @@ func (w *Walk) stoppedAt(c *Cluster, r *Route, sent Sent, seen []Seen, last *Hop
 	}
 }
 
-// denied names the policies that let the packet not pass.
+// denied adds the network policies that do not let the packet pass.
 func (w *Walk) denied(c *Cluster, r *Route, end *End) {
 	ends := r.Ends
 	if end != nil {

@@ -1,6 +1,6 @@
-// Package packet says what becomes of a packet between two ends of a cluster: where it may come out, by what machines
-// have seen of it how far it came, and what stops it there. Machines are asked by provision/run, the API by
-// provision/workload; here is what follows from it.
+// Package packet determines what happens to a packet between two ends of a cluster: where it should arrive, how far it
+// came according to the machines, and what stopped it. Package run asks the machines, and package workload asks the
+// API. This package evaluates the results.
 package packet
 
 import (
@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Cluster is what the API says of those that packets are between.
+// Cluster holds the API objects that affect packets.
 type Cluster struct {
 	Pods       []corev1.Pod
 	Nodes      []corev1.Node
@@ -23,26 +23,26 @@ type Cluster struct {
 	Policies   []networkingv1.NetworkPolicy
 }
 
-// Route is where a packet comes from and where it may come out.
+// Route describes where a packet comes from and where it may arrive.
 type Route struct {
-	From, To string         // as they were asked for
+	From, To string         // as the user gave them
 	Protocol string         // host.TCP or host.UDP
-	Sender   string         // the node that sends it; "" when it comes from this computer
-	Pod      *corev1.Pod    // that sends it; nil when its machine does, or this computer
-	Source   netip.Addr     // of the pod, unless it has its machine's network
-	Target   netip.AddrPort // what it is sent to
+	Sender   string         // the sending node; "" if this computer sends
+	Pod      *corev1.Pod    // the sending pod; nil if a machine or this computer sends
+	Source   netip.Addr     // address of the pod, unless it uses the host network
+	Target   netip.AddrPort // the destination of the packet
 	Service  *corev1.Service
-	Ends     []End // of a service: its endpoints; none when the target is outside of the cluster
+	Ends     []End // the endpoints, if it is a service; empty if the target is outside the cluster
 }
 
-// End is where a packet may come out.
+// End is a place where a packet may arrive.
 type End struct {
 	At   netip.AddrPort
 	Node string
-	Pod  *corev1.Pod // nil when it is a machine, or no pod that the API has
+	Pod  *corev1.Pod // nil if it is a machine, or a pod that the API does not list
 }
 
-// Ports are those that the packet may be sent to on its way.
+// Ports returns the destination ports that the packet may have on its way.
 func (r *Route) Ports() []uint16 {
 	seen := map[uint16]bool{r.Target.Port(): true}
 	list := []uint16{r.Target.Port()}
@@ -55,11 +55,11 @@ func (r *Route) Ports() []uint16 {
 	return list
 }
 
-// MostNodes is how many machines watch for one packet.
+// MostNodes is the maximum number of machines that watch for one packet.
 const MostNodes = 16
 
-// Nodes are those whose machines watch: that of the sender first. A service on more machines than MostNodes is watched
-// for on some.
+// Nodes returns the nodes whose machines watch, the sender's first. If a service has endpoints on more machines than
+// MostNodes, only some of them watch.
 func (r *Route) Nodes() (list []string) {
 	seen := map[string]bool{"": true}
 	add := func(name string) {
@@ -75,7 +75,8 @@ func (r *Route) Nodes() (list []string) {
 	return list
 }
 
-// Addresses are those whose way machines look up: where the packet may come out, and where it comes from.
+// Addresses returns the addresses whose routes the machines look up: where the packet may arrive, and where it comes
+// from.
 func (r *Route) Addresses() (list []netip.Addr) {
 	for _, e := range r.Ends {
 		list = append(list, e.At.Addr())
@@ -89,9 +90,9 @@ func (r *Route) Addresses() (list []netip.Addr) {
 	return list
 }
 
-// Seen is what a node's machine tells.
+// Seen is the report of a node's machine.
 type Seen struct {
 	Node string
 	host.Traced
-	Error string // why it tells nothing
+	Error string // why there is no report
 }

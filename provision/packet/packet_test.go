@@ -131,7 +131,7 @@ func TestWhoIsMeant(t *testing.T) {
 	}
 }
 
-// on is a packet of number 7, written as LINK in|out FROM TO.
+// on returns a sighting of packet number 7, from a text LINK in|out FROM TO.
 func on(t *testing.T, kind, text string) host.Sighting {
 	t.Helper()
 	w := strings.Fields(text)
@@ -185,9 +185,9 @@ func TestWhereItEnds(t *testing.T) {
 		policies []networkingv1.NetworkPolicy
 		outcome  string
 		n1, n2   []host.Sighting
-		routes   map[string]string // of n2, when they are others
+		routes   map[string]string // of n2, if they differ from the default
 		to       string
-		failed   string // why n2 could not be asked
+		failed   string // the error of asking n2
 		arrived  bool
 		verdict  string
 		reason   string

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// deniedBy are the policies that isolate a pod in a direction and of which none lets a packet pass; none when it may
-// pass. The other end is at an address, and a pod, or nil when it is none; receiver is the pod that gets the packet at
-// a port.
+// deniedBy returns the policies that isolate a pod in a direction, if none of them allows the packet; otherwise it
+// returns nil. The other end has the address at, and is the pod other, or no pod if other is nil. receiver is the pod
+// that receives the packet on port.
 func (c *Cluster) deniedBy(
 	pod, other *corev1.Pod,
 	at netip.Addr,
@@ -58,7 +58,7 @@ func directions(p *networkingv1.NetworkPolicy) []networkingv1.PolicyType {
 	return list
 }
 
-// means reports whether peers mean who is at an address; none mean everybody.
+// means reports whether a list of peers includes the given end. An empty list includes all.
 func (c *Cluster) means(
 	namespace string,
 	list []networkingv1.NetworkPolicyPeer,
@@ -95,8 +95,8 @@ func contains(cidr string, a netip.Addr) bool {
 	return err == nil && p.Contains(a)
 }
 
-// onPorts reports whether a packet is to one of the ports; none are all. A named one is that of the pod that gets the
-// packet.
+// onPorts reports whether a list of ports includes the packet's port. An empty list includes all. Named ports are those
+// of the receiving pod.
 func onPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, protocol string, port uint16) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, func(p networkingv1.NetworkPolicyPort) bool {
 		of := corev1.ProtocolTCP
@@ -122,7 +122,8 @@ func onPorts(list []networkingv1.NetworkPolicyPort, receiver *corev1.Pod, protoc
 	})
 }
 
-// selects reports whether a selector means labels. One that cannot be read means nobody: the API server takes none.
+// selects reports whether a selector matches labels. An invalid selector matches nothing; the API server does not
+// accept any.
 func selects(s *metav1.LabelSelector, set map[string]string) bool {
 	is, err := metav1.LabelSelectorAsSelector(s)
 	return err == nil && is.Matches(labels.Set(set))

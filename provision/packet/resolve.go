@@ -15,12 +15,12 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Outside is the sender that is this computer.
+// Outside is the name of this computer as a sender.
 const Outside = "outside"
 
-// Resolve finds who is meant. from is pod/NAMESPACE/NAME, node/NAME or outside; to is pod/NAMESPACE/NAME:PORT,
-// service/NAMESPACE/NAME:PORT, node/NAME:PORT or ADDRESS:PORT. A namespace that is left out is default; a port is a
-// number, or a name that the pod or service has for one.
+// Resolve returns the route between two ends. from is pod/NAMESPACE/NAME, node/NAME or outside. to is
+// pod/NAMESPACE/NAME:PORT, service/NAMESPACE/NAME:PORT, node/NAME:PORT or ADDRESS:PORT. The namespace defaults to
+// default. The port is a number, or a name that the pod or service has for one.
 func Resolve(c *Cluster, from, to, protocol string) (*Route, error) {
 	r := &Route{From: from, To: to, Protocol: strings.ToUpper(protocol)}
 	if r.Protocol != host.TCP && r.Protocol != host.UDP {
@@ -36,7 +36,7 @@ func Resolve(c *Cluster, from, to, protocol string) (*Route, error) {
 	return r, nil
 }
 
-// sender finds who sends, and reports whether he has addresses of IPv4 and IPv6.
+// sender sets the sender of the route. has reports whether the sender has an address of the same IP family.
 func (r *Route) sender(c *Cluster, from string) (has func(netip.Addr) bool, err error) {
 	kind, namespace, name, ok := parts(from)
 	switch {
@@ -157,7 +157,7 @@ func (r *Route) named(c *Cluster, to string, reachable func(netip.Addr) bool) er
 	return nil
 }
 
-// ends finds where packets to the target may come out: at the service that has the address, at a pod, or at a machine.
+// ends sets where packets to the target may arrive: at the service that has the address, at a pod, or at a machine.
 func (c *Cluster) ends(r *Route) {
 	a, port := r.Target.Addr(), r.Target.Port()
 	for i := range c.Services {
@@ -186,8 +186,8 @@ func (c *Cluster) ends(r *Route) {
 	}
 }
 
-// endpoints are those of a service's port that get its packets: the ready ones, or those that end and still serve when
-// no other is.
+// endpoints returns the endpoints of a service's port that receive its packets: the ready ones, or, if there are none,
+// those that are terminating and still serve.
 func (c *Cluster) endpoints(s *corev1.Service, port corev1.ServicePort, v4 bool) []End {
 	var ready, ending []End
 	for _, slice := range c.Slices {
@@ -226,7 +226,7 @@ func (c *Cluster) endpoints(s *corev1.Service, port corev1.ServicePort, v4 bool)
 	return ready
 }
 
-// parts reads KIND/NAME or KIND/NAMESPACE/NAME.
+// parts parses KIND/NAME or KIND/NAMESPACE/NAME.
 func parts(text string) (kind, namespace, name string, ok bool) {
 	words := strings.Split(text, "/")
 	if slices.Contains(words, "") {
@@ -241,7 +241,7 @@ func parts(text string) (kind, namespace, name string, ok bool) {
 	return "", "", "", false
 }
 
-// kindOf takes the short names that kubectl has, too.
+// kindOf also accepts the short names that kubectl accepts.
 func kindOf(word string) string {
 	switch word {
 	case "po", "pods":

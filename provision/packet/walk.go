@@ -11,33 +11,33 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Walk is what became of a packet, and of the answer to it.
+// Walk is the path of a packet and of its answer.
 type Walk struct {
-	Arrived bool     `json:"arrived"` // its receiver has taken it
+	Arrived bool     `json:"arrived"` // the receiver has accepted it
 	Verdict string   `json:"verdict"`
 	Reasons []string `json:"reasons,omitempty"` // what may have stopped it
 	Hops    []Hop    `json:"hops"`
-	Unasked []string `json:"unasked,omitempty"` // machines that could not be asked, and why
+	Unasked []string `json:"unasked,omitempty"` // machines without a report, and why
 }
 
 // Hop is an interface at which a packet was seen.
 type Hop struct {
 	Node string         `json:"node"`
 	Link string         `json:"link"`
-	Out  bool           `json:"out"` // it leaves the machine, or goes to a pod of it
+	Out  bool           `json:"out"` // it leaves the machine, or goes to one of its pods
 	Kind string         `json:"kind"`
 	From netip.AddrPort `json:"from"`
 	To   netip.AddrPort `json:"to"`
 	Note string         `json:"note,omitempty"`
 }
 
-// Sent is what became of it where it was sent.
+// Sent is the outcome at the sender.
 type Sent struct {
 	Outcome, Reason string
 	Local           netip.AddrPort
 }
 
-// Read puts together what machines have seen, and says what follows from it.
+// Read combines the reports of the machines into a Walk with a verdict.
 func Read(c *Cluster, r *Route, sent Sent, seen []Seen) Walk {
 	w := Walk{Hops: []Hop{}}
 	for _, s := range seen {
@@ -53,7 +53,7 @@ func Read(c *Cluster, r *Route, sent Sent, seen []Seen) Walk {
 	return w
 }
 
-// number tells the packet from others that go the same way.
+// number returns the number that distinguishes the packet from others between the same ends.
 func number(r *Route, sent Sent, seen []Seen) (n uint32, ok bool) {
 	fits := []func(Seen, host.Sighting) bool{
 		func(s Seen, p host.Sighting) bool {
@@ -76,9 +76,9 @@ func number(r *Route, sent Sent, seen []Seen) (n uint32, ok bool) {
 	return 0, false
 }
 
-// order lists the packet's hops from machine to machine, and behind them those of what came back.
+// order lists the packet's hops from machine to machine, and then those of the answer.
 func (w *Walk) order(r *Route, number uint32, seen []Seen) {
-	var there, back [][]Hop // a machine each
+	var there, back [][]Hop // one list per machine
 	for _, s := range seen {
 		list := slices.DeleteFunc(slices.Clone(s.Sightings), func(p host.Sighting) bool { return p.Number != number })
 		slices.SortStableFunc(list, func(a, b host.Sighting) int { return cmp.Compare(a.At, b.At) })
@@ -98,7 +98,8 @@ func (w *Walk) order(r *Route, number uint32, seen []Seen) {
 			back = append(back, answers)
 		}
 	}
-	// The first is who sent it, or where it came in; the next one is where it came in as it left the one before.
+	// The first machine is the sender, or where the packet came in. The next one is where the packet comes in with the
+	// addresses with which it left the previous machine.
 	next := func(p []Hop) bool { return p[0].Node == r.Sender || r.Sender == "" && p[0].To == r.Target }
 	var nodes []string
 	for len(there) > 0 {
@@ -117,7 +118,7 @@ func (w *Walk) order(r *Route, number uint32, seen []Seen) {
 	}
 }
 
-// note says at each hop what is known of it.
+// note adds to each hop what is known about it.
 func (w *Walk) note(r *Route, seen []Seen) {
 	for i := range w.Hops {
 		h := &w.Hops[i]
@@ -137,7 +138,7 @@ func (w *Walk) note(r *Route, seen []Seen) {
 	}
 }
 
-// whose says which pod an interface leads to.
+// whose returns the pod that an interface leads to.
 func whose(r *Route, s Seen, h *Hop) string {
 	if r.Pod != nil && r.Source.IsValid() && h.Node == r.Sender && s.Routes[r.Source.String()] == h.Link {
 		return "pod " + key(r.Pod)
@@ -168,7 +169,7 @@ func joined(a, b string) string {
 	return a + ", " + b
 }
 
-// last is the last hop of a kind.
+// last returns the last hop of one of the kinds, or nil.
 func (w *Walk) last(kinds ...string) *Hop {
 	for i := len(w.Hops) - 1; i >= 0; i-- {
 		if slices.Contains(kinds, w.Hops[i].Kind) {
@@ -178,8 +179,8 @@ func (w *Walk) last(kinds ...string) *Hop {
 	return nil
 }
 
-// end is where the packet was on its way to when it was last seen; nil when it is still on its way to a service's
-// address.
+// end returns the place to which the packet was going when it was last seen, or nil if it was still addressed to a
+// service.
 func (r *Route) end(h *Hop) *End {
 	if h != nil {
 		if i := slices.IndexFunc(r.Ends, func(e End) bool { return e.At == h.To }); i >= 0 {
@@ -199,7 +200,7 @@ func podOf(e *End) *corev1.Pod {
 	return e.Pod
 }
 
-// name of an end, as people know it.
+// name returns the name of an end for users.
 func (e *End) name() string {
 	if e.Pod != nil {
 		return "pod " + key(e.Pod)

@@ -16,15 +16,14 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Members decides how members of the store that have not started yet will: the first
-// ones together, later ones by joining those that are there. gone names members
-// that are removed before.
+// Members decides how store members that have not started yet will start: the members of a new store together, later
+// ones by joining the existing members. gone names members that are removed before that.
 func Members(c *config.Cluster, s *state.State, gone []string) {
 	for _, name := range gone {
 		delete(s.Etcd, name)
 	}
 	existing := len(s.Etcd) > 0
-	first := map[string]string{} // name to peer URL
+	first := map[string]string{} // peer URL by member name
 	members := role.EtcdMachines(c, s)
 	for _, m := range members {
 		first[m.Name] = role.PeerURL(m)
@@ -33,7 +32,8 @@ func Members(c *config.Cluster, s *state.State, gone []string) {
 		switch _, ok := s.Etcd[m.Name]; {
 		case ok:
 		case existing:
-			s.Etcd[m.Name] = state.Member{Existing: true} // the store itself says beside whom, when it joins
+			// the list of members is read from the store when this member joins
+			s.Etcd[m.Name] = state.Member{Existing: true}
 		default:
 			s.Etcd[m.Name] = state.Member{InitialCluster: initialCluster(first)}
 		}
@@ -49,9 +49,9 @@ func initialCluster(list map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// Unchangeable is an error when a configuration says something else than the cluster was made with, of what cannot
-// change: pods and services have addresses of these networks, certificates and resolv.conf have the domain. A cluster
-// of an earlier release, which did not write it down, has none.
+// Unchangeable returns an error if the configuration differs from the cluster in settings that cannot change. Pods and
+// services have addresses in these networks, and certificates and resolv.conf contain the domain. Clusters of earlier
+// releases did not record these settings.
 func Unchangeable(c *config.Cluster, made state.Fixed) error {
 	var errs []error
 	differs := func(attribute, was, is string) {
@@ -77,7 +77,7 @@ func Unchangeable(c *config.Cluster, made state.Fixed) error {
 	if len(made.PodCIDRs) > 0 {
 		settings, usual := c.FixedSettings(), (&config.Cluster{}).FixedSettings()
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
-			// earlier releases had the defaults, and did not write them down
+			// Earlier releases used the defaults and did not record them.
 			differs(name, cmp.Or(made.Settings[name], usual[name]), settings[name])
 		}
 	}
@@ -92,12 +92,13 @@ func prefixes(list []netip.Prefix) string {
 	return strings.Join(texts, ", ")
 }
 
-// Describe says what a machine is, in a few words.
+// Describe describes a machine in a few words.
 func Describe(f host.Facts) string {
 	return fmt.Sprintf("%s, %d cpu, %d GiB", f.OS, f.CPUs, (f.Memory+(1<<29))>>30)
 }
 
-// EtcdLine explains the number of members, of whose machines some may not have been reached.
+// EtcdLine describes the number of members and how many may be lost. unreached is the number of control-plane machines
+// that were not reached.
 func EtcdLine(c *config.Cluster, s *state.State, unreached int) string {
 	n, control := len(role.EtcdMachines(c, s)), len(c.ControlPlane())
 	if n == 0 {
@@ -124,7 +125,7 @@ func EtcdLine(c *config.Cluster, s *state.State, unreached int) string {
 	return text
 }
 
-// CertificateLine says when the next certificate ends.
+// CertificateLine says when the next certificate expires.
 func CertificateLine(next, now time.Time) string {
 	if next.IsZero() {
 		return ""
@@ -136,7 +137,7 @@ func CertificateLine(next, now time.Time) string {
 	return fmt.Sprintf("Certificates: the next expires in %s.", Number(days, "day"))
 }
 
-// Warnings says each finding once, with the machines that it is about.
+// Warnings returns one line for each finding, with the machines that it applies to.
 func Warnings(found map[string][]string) []string {
 	var list []string
 	for _, text := range slices.Sorted(maps.Keys(found)) {

@@ -11,16 +11,16 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Recognize finds the machines of the state among those that are declared. A machine is who it is, not how its block is
-// called: it is known by its address in the network, then by its block, then by its name. It returns what the state
-// knows by the blocks that the machines have now, with those last that are declared no more, and the former address of
-// each block that was called otherwise. What would make one machine two, or two one, is an error.
+// Recognize matches the machines of the state with those that are declared. A renamed block still means the same
+// machine, so machines are matched by IP address, then by the block's address, then by name. now has the state's
+// machines under their present block addresses. Machines that are no longer declared are added to it under a free
+// address. former has the former addresses of renamed blocks. A match that would rename a machine is an error.
 func Recognize(
 	declared []config.Machine,
 	known map[string]state.Machine,
 ) (now map[string]state.Machine, former map[string]string, err error) {
 	now, former = map[string]state.Machine{}, map[string]string{}
-	left := maps.Clone(known) // not found yet
+	left := maps.Clone(known) // not matched yet
 	var errs []error
 	found := func(d config.Machine, address string) {
 		k := left[address]
@@ -54,7 +54,7 @@ func Recognize(
 	for _, address := range slices.Sorted(maps.Keys(left)) {
 		k, free := left[address], address
 		for _, taken := now[free]; taken; _, taken = now[free] {
-			free += " (former)" // the block is another machine's now
+			free += " (former)" // the block's address now belongs to another machine
 		}
 		k.Machine.Address = free
 		now[free] = k

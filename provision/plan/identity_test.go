@@ -12,8 +12,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P05: however blocks are renamed, numbered anew, taken out and brought in, each machine that the state knows is found
-// once, and at its own address in the network if that is declared.
+// When blocks are renamed, renumbered, removed or added, each machine in the state is found at most once. If its own
+// address is declared, it is found there.
+// Proves P05.
 func TestMachinesAreRecognizedHoweverTheirBlocksAreCalled(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		machines := func(label string) (list []config.Machine) {

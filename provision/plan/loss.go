@@ -9,8 +9,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// LossOf says what data goes for good when an object is deleted, "" when what goes can be made again from what is
-// declared.
+// LossOf says which data is permanently lost when an object is deleted. It returns "" if the object can be recreated
+// from the configuration.
 func LossOf(o state.Object) string {
 	group, _, grouped := strings.Cut(o.APIVersion, "/")
 	switch {
@@ -24,8 +24,8 @@ func LossOf(o state.Object) string {
 	return ""
 }
 
-// Protected refuses to take away machines that prevent_destroy keeps: by their blocks, or by the state where the block
-// is gone.
+// Protected returns an error for each machine that the plan removes or replaces although prevent_destroy protects it.
+// If the machine's block is deleted, the state decides.
 func (p *Plan) Protected(c *config.Cluster, s *state.State) error {
 	var errs []error
 	for _, m := range p.Machines {

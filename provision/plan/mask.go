@@ -7,8 +7,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Masked returns the plan as it may be shown. A line with a secret on either side of a
-// change shows neither: the other side is what the secret was, or will be.
+// Masked returns the plan without secrets. A change with a secret on one side shows neither side, because the other
+// side is the former or the next secret.
 func (p *Plan) Masked(secrets []string) *Plan {
 	if len(secrets) == 0 {
 		return p
@@ -28,7 +28,7 @@ func (p *Plan) Masked(secrets []string) *Plan {
 	return &masked
 }
 
-// maskFields hides both sides of "path: old → new".
+// maskFields hides both sides of lines such as "path: old → new" that contain a secret.
 func maskFields(diff, secrets []string) []string {
 	diff = slices.Clone(diff)
 	for i, line := range diff {
@@ -44,8 +44,8 @@ func maskFields(diff, secrets []string) []string {
 	return diff
 }
 
-// maskLines hides the lines of a file's change, when a secret is in one of them: which of
-// those taken out was the secret is not known.
+// maskLines hides all changed lines of a file if one of them contains a secret, because it is unknown which removed
+// lines are the former secret.
 func maskLines(diff, secrets []string) []string {
 	if !slices.ContainsFunc(
 		diff,

@@ -7,17 +7,18 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Mending chooses, of a machine's steps, those that mend what does not work there: doing them costs nothing that works,
-// so that they are done on all machines at once, before anything that works is restarted and before the control plane's
-// health is judged. These are
-//   - certificates that nobody takes any more: expired, revoked, missing, of another authority. Servers read theirs with
-//     each connection and go on working meanwhile;
-//   - units that are dead, with the files that they start with. One whose program is exchanged is left to its turn in the update;
-//   - units that run and whose credentials towards the API have ended, which are read only at the start.
+// Mending returns the indices of a machine's steps that repair what does not work. They cost nothing that works. So
+// they are applied on all machines at once, before anything that works restarts and before the control plane's health
+// is judged. They are:
+//   - certificates that are no longer accepted: expired, revoked, missing, or of another authority. Servers load
+//     certificates for each connection and keep running;
+//   - units that are dead, with the files that they start with, unless their program is replaced, which is left to the
+//     update;
+//   - units that run and whose credentials for the API have expired, because they read them only at start.
 //
-// A member of the store that has yet to join, or to leave, is left to its turn.
+// The etcd unit is left out while a member has yet to join or leave the store.
 func Mending(steps []step.Step, changes []step.Change) (which []int) {
-	ended, laid := map[string]bool{}, map[string]int{} // credentials that have ended; steps that lay files, by path
+	ended, laid := map[string]bool{}, map[string]int{} // expired credentials; steps that write files, by path
 	dropIns := map[string]int{}
 	moving := false
 	for i, s := range steps {
@@ -74,7 +75,7 @@ func Mending(steps []step.Step, changes []step.Change) (which []int) {
 	return slices.Compact(which)
 }
 
-// lays are the steps that change what a unit starts with, and whether its program is exchanged for another.
+// lays returns the steps that change a unit's files, and reports whether the unit's program is replaced.
 func lays(u *step.Unit, changes []step.Change, laid map[string]int) (files []int, exchanged bool) {
 	for _, f := range u.Files {
 		i, ok := laid[f]
@@ -88,7 +89,7 @@ func lays(u *step.Unit, changes []step.Change, laid map[string]int) (files []int
 	return files, exchanged
 }
 
-// missing are the steps for files and directories that are not there at all: a dead unit may lack any of them.
+// missing returns the steps that create missing files and directories, because a dead unit may lack any of them.
 func missing(steps []step.Step, changes []step.Change) (list []int) {
 	for i, s := range steps {
 		if changes[i].Action != step.Create {
@@ -102,7 +103,7 @@ func missing(steps []step.Step, changes []step.Change) (list []int) {
 	return list
 }
 
-// MendLine says what is mended first on a machine, "" when nothing is.
+// MendLine describes what is mended first on a machine, or returns "".
 func MendLine(which []int, steps []step.Step, changes []step.Change) string {
 	certificates := 0
 	var units []string

@@ -8,7 +8,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P05: what does not work is mended first, and nothing that works is touched by it.
+// Broken parts are repaired first, without changes to working parts.
+// Proves P05.
 func TestOnlyWhatDoesNotWorkIsMendedFirst(t *testing.T) {
 	change := func(action, kind string, broken bool) step.Change {
 		return step.Change{Action: action, Kind: kind, Broken: broken}

@@ -14,8 +14,7 @@ import (
 //go:embed page.css
 var pageStyle string
 
-// Page writes the plan as a page of HTML that needs nothing else: what happens in which order, and each change. secrets
-// are never shown.
+// Page writes the plan as a self-contained HTML page: the order of the stages, and each change. It never shows secrets.
 func (p *Plan) Page(w io.Writer, secrets []string) error {
 	p = p.Masked(secrets)
 	var out page
@@ -31,17 +30,17 @@ func (p *Plan) Page(w io.Writer, secrets []string) error {
 	out.objects(p.Objects)
 	out.print("</html>\n")
 	for _, secret := range secrets {
-		secrets = append(secrets, html.EscapeString(secret)) // as it stands in the page
+		secrets = append(secrets, html.EscapeString(secret)) // as the page contains it
 	}
 	_, err := io.WriteString(w, config.Mask(out.text.String(), secrets))
 	return err
 }
 
-// page is a page of HTML that is being written. html/template would keep every exported method of every type in the
-// program.
+// page is an HTML page being written. It does not use html/template, because that package makes the linker keep every
+// exported method of every type in the program.
 type page struct{ text strings.Builder }
 
-// print writes a format of markup, with %s for values. Values are escaped for text and for quoted attributes.
+// print writes markup with %s for values. Values are escaped for text and for quoted attributes.
 func (p *page) print(format string, values ...string) {
 	escaped := make([]any, len(values))
 	for i, value := range values {
@@ -50,7 +49,7 @@ func (p *page) print(format string, values ...string) {
 	fmt.Fprintf(&p.text, format, escaped...)
 }
 
-// printSet is print of one value, and writes nothing when that is empty.
+// printSet prints one value, or nothing if the value is empty.
 func (p *page) printSet(format, value string) {
 	if value != "" {
 		p.print(format, value)
@@ -175,7 +174,7 @@ func (p *page) objects(objects []Object) {
 	p.print("\n")
 }
 
-// diff writes the lines of a difference. What goes and what comes is marked.
+// diff writes the lines of a difference, with classes for added and removed lines.
 func (p *page) diff(lines []string) {
 	if len(lines) == 0 {
 		return
@@ -195,10 +194,10 @@ func (p *page) diff(lines []string) {
 	p.print("</pre>")
 }
 
-// anchor returns the id of what the page says of a machine.
+// anchor returns the HTML id of a machine's section.
 func anchor(address string) string { return "of-" + address }
 
-// how says how many are worked on at the same time.
+// how describes how many machines of a stage are processed at the same time.
 func (s Stage) how() string {
 	switch n := len(s.Machines); {
 	case s.Objects > 0:

@@ -10,8 +10,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P02: a plan as a page says what the text says, in the order of the run, and nothing in it is taken for markup or
-// shows a secret.
+// A plan as a page has the content of the text in the order of the run. Nothing in it is interpreted as markup, and it
+// contains no secret.
+// Proves P02.
 func TestAPlanAsAPage(t *testing.T) {
 	p := &Plan{
 		Cluster: "home", Etcd: "etcd: 3 members, survives the loss of 1.", Warnings: []string{"a <b> is slow"},

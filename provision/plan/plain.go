@@ -6,8 +6,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// plain returns the plan as a terminal may be given it. What machines and the API say in it is anybody's: whoever may
-// write one object, or has one machine, must not have the plan say something of others.
+// plain returns the plan without terminal control characters. Texts from machines and the API are not trusted: one
+// machine or object must not be able to fake lines about others.
 func (p *Plan) plain() *Plan {
 	copied := *p
 	copied.Machines, copied.Objects, copied.Rotations = slices.Clone(
@@ -58,7 +58,7 @@ func (p *Plan) plain() *Plan {
 	return &copied
 }
 
-// deep is how far lines are indented that belong to the one before: further than any that says what is done.
+// deep is the indentation of continuation lines. It is deeper than that of all lines that state an action.
 const deep = "      "
 
 func plainLines(list []string) []string {

@@ -8,7 +8,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Whoever has one machine, or may write one object, does not write the plan.
+// A user who controls a machine or can write an object cannot forge lines of the plan.
 func TestNothingInAPlanCanForgeItsLines(t *testing.T) {
 	const forged = "x\x1b[1A\u009b2K\nworkload.db                   remove\n  - Deployment shop/db\nPlan: 0 to " +
 		"create, 0 to change, 0 to remove."

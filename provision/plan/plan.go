@@ -1,7 +1,6 @@
-// Package plan is what a run would do, as a value that people read, programs read, and
-// that can be saved: per machine the changes that its steps found, per object the
-// fields that differ. It decides nothing about machines itself: provision/role says
-// what should be, the machines' answers say what is, provision/run brings both here.
+// Package plan defines the plan of a run: for each machine the changes that its steps found, and for each object the
+// fields that differ. Plans can be printed, encoded and saved. The package does not inspect machines: package role
+// defines the wanted state, the machines report the actual one, and package run brings both together.
 package plan
 
 import (
@@ -20,81 +19,81 @@ const (
 	Create = "create"
 	Change = "change"
 	Remove = "remove"
-	// Replace is to remove, and to create again.
+	// Replace means to remove and create again.
 	Replace = "replace"
-	// Move is that the block of a machine is called otherwise: nothing changes on it.
+	// Move means that a machine's block was renamed. Nothing changes on the machine.
 	Move = "move"
-	// Forget is that something stays as it is and is not looked after any more.
+	// Forget means that something stays unchanged and is no longer managed.
 	Forget = "forget"
-	// Refused is that the API does not take an object: the note says why.
+	// Refused means that the API refuses an object. The note says why.
 	Refused = "refused"
 	None    = ""
-	// Unreachable is that nothing is known of a machine: neither that it is as declared, nor that it is gone.
+	// Unreachable means that a machine was not reached, so that its state is unknown.
 	Unreachable = "unreachable"
-	// Skipped is that a machine is not reached and left out of the run: nothing is known of it either.
+	// Skipped means that a machine was not reached and is left out of the run. Its state is unknown.
 	Skipped = "skipped"
 )
 
-// Plan is everything that would be done.
+// Plan holds everything that a run would do.
 type Plan struct {
 	Cluster      string     `json:"cluster"`
 	Machines     []Machine  `json:"machines"`
 	Objects      []Object   `json:"objects"`
 	Rotations    []Rotation `json:"rotations,omitempty"`
-	Stages       []Stage    `json:"stages,omitempty"`       // the order in which apply goes
-	Etcd         string     `json:"etcd,omitempty"`         // how many members, and what that survives
-	Certificates string     `json:"certificates,omitempty"` // when the next one ends
-	Snapshot     string     `json:"snapshot,omitempty"`     // before what one of the store is taken
+	Stages       []Stage    `json:"stages,omitempty"`       // in the order of Apply
+	Etcd         string     `json:"etcd,omitempty"`         // the number of members, and how many may be lost
+	Certificates string     `json:"certificates,omitempty"` // when the next one expires
+	Snapshot     string     `json:"snapshot,omitempty"`     // the actions before which a snapshot of the store is taken
 	Warnings     []string   `json:"warnings,omitempty"`
-	Waits        []string   `json:"waits,omitempty"`  // what is declared and waits for its time
-	Partly       bool       `json:"partly,omitempty"` // a selection left something out
-	// the API is not there yet: objects are compared after the machines
+	Waits        []string   `json:"waits,omitempty"`  // declared changes that wait for their maintenance window
+	Partly       bool       `json:"partly,omitempty"` // a selection excludes something
+	// Pending means that the API does not answer yet, so that objects are compared after the machines.
 	Pending bool `json:"pending,omitempty"`
-	Awaited int  `json:"awaited,omitempty"` // objects that a cluster gets which is not there yet
-	// Moves describe the replacements of authorities and keys that apply made. Moved are the addresses of the machines
-	// that it changed for them.
+	Awaited int  `json:"awaited,omitempty"` // number of objects of a cluster that does not exist yet
+	// Moves describes the replacements of authorities and keys that apply made. Moved lists the addresses of the
+	// machines that it changed for them.
 	Moves []string `json:"-"`
 	Moved []string `json:"-"`
-	// Brought says which machines this program was sent to in order to plan; empty means none.
+	// Brought names the machines to which this program was sent for planning; empty means none.
 	Brought string `json:"brought,omitempty"`
-	// Unanswered is why objects could not be compared with what is there: it is not known whether any changes.
+	// Unanswered is why the objects could not be compared. Their changes are unknown then.
 	Unanswered string `json:"unanswered,omitempty"`
 }
 
-// Machine is what would be done to a machine.
+// Machine describes what would be done to a machine.
 type Machine struct {
 	Address string `json:"address"`
-	// the address of its block when it was applied, where that was another
+	// From is the block's address when the machine was applied, if that was another one.
 	From    string        `json:"from,omitempty"`
 	Action  string        `json:"action,omitempty"`
 	Note    string        `json:"note,omitempty"`
-	Loss    string        `json:"loss,omitempty"` // what data goes with it, for good
+	Loss    string        `json:"loss,omitempty"` // data that is permanently lost
 	Changes []step.Change `json:"changes,omitempty"`
-	// FromRelease and ToRelease are those of an update, and LastTime is how the last one failed.
+	// FromRelease and ToRelease are the releases of an update. LastTime describes the failure of the previous attempt.
 	FromRelease string `json:"fromRelease,omitempty"`
 	ToRelease   string `json:"toRelease,omitempty"`
 	LastTime    string `json:"lastTime,omitempty"`
 }
 
-// Object is what would be done to an API object.
+// Object describes what would be done to an API object.
 type Object struct {
-	Address string   `json:"address"` // workload.web, object.v1.ConfigMap.motd
+	Address string   `json:"address"` // such as workload.web or object.v1.ConfigMap.motd
 	Kind    string   `json:"kind"`
 	Name    string   `json:"name"` // namespace/name
 	Action  string   `json:"action,omitempty"`
 	Note    string   `json:"note,omitempty"`
-	Loss    string   `json:"loss,omitempty"` // what data goes with it, for good
+	Loss    string   `json:"loss,omitempty"` // data that is permanently lost
 	Diff    []string `json:"diff,omitempty"`
 }
 
-// Rotation is an authority, or a key, that is being replaced.
+// Rotation is the replacement of an authority or a key.
 type Rotation struct {
 	Name   string `json:"name"`
-	Action string `json:"action,omitempty"` // Change where this run makes a move
+	Action string `json:"action,omitempty"` // Change if this run makes a move
 	Note   string `json:"note"`
 }
 
-// Differing leaves out the changes of steps that find nothing to do.
+// Differing returns the changes that have an action.
 func Differing(changes []step.Change) (list []step.Change) {
 	for _, c := range changes {
 		if c.Action != "" {
@@ -104,7 +103,7 @@ func Differing(changes []step.Change) (list []step.Change) {
 	return list
 }
 
-// Unreached returns the machines that could not be asked.
+// Unreached returns the addresses of the machines that are unreachable.
 func (p *Plan) Unreached() (list []string) {
 	for _, m := range p.Machines {
 		if m.Action == Unreachable {
@@ -114,7 +113,7 @@ func (p *Plan) Unreached() (list []string) {
 	return list
 }
 
-// Empty reports whether nothing would be done.
+// Empty reports whether the plan does nothing.
 func (p *Plan) Empty() bool {
 	for _, m := range p.Machines {
 		if m.Action != None && m.Action != Skipped {
@@ -149,7 +148,7 @@ func (p *Plan) Count(action string) (machines, objects int) {
 	return machines, objects
 }
 
-// Fingerprint is the same for plans that would do the same.
+// Fingerprint returns the same value for plans that do the same.
 func (p *Plan) Fingerprint() string {
 	copied := *p
 	// These fields change with time and do not depend on what the plan does.
@@ -163,10 +162,10 @@ func (p *Plan) Fingerprint() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Saved is a plan in a file: what was shown, and what it was made from.
+// Saved is a saved plan, with the inputs that it was made from.
 type Saved struct {
 	Format      int       `json:"format"`
-	Time        time.Time `json:"time,omitzero"` // what timestamp() gave
+	Time        time.Time `json:"time,omitzero"` // result of timestamp()
 	Path        string    `json:"path"`          // of the configuration
 	Vars        []string  `json:"vars"`
 	VarFiles    []string  `json:"varFiles"`
@@ -174,10 +173,10 @@ type Saved struct {
 	Targets     []string  `json:"targets,omitempty"`
 	Excludes    []string  `json:"excludes,omitempty"`
 	Replaces    []string  `json:"replaces,omitempty"`
-	Refresh     bool      `json:"refresh,omitempty"` // of the state alone
+	Refresh     bool      `json:"refresh,omitempty"` // refresh only the state
 	Losses      []string  `json:"losses,omitempty"`
 	Downgrade   string    `json:"downgrade,omitempty"`
-	Serial      int64     `json:"serial"` // of the state
+	Serial      int64     `json:"serial"` // serial number of the state
 	Fingerprint string    `json:"fingerprint"`
 	Plan        *Plan     `json:"plan"`
 }
@@ -185,7 +184,7 @@ type Saved struct {
 // SavedFormat is the format of saved plans that this release reads and writes.
 const SavedFormat = 1
 
-// Check says why a saved plan may not be applied to the world as it is now.
+// Check returns an error if a saved plan must not be applied, because the state or the present plan differs.
 func (s *Saved) Check(serial int64, now *Plan) error {
 	switch {
 	case s.Format != SavedFormat:

@@ -30,7 +30,8 @@ etcd: 3 members, survives the loss of 1. Certificates: the next expires in 212 d
 Plan: 1 to create, 1 to change, 0 to remove; objects: 2 to change.
 `
 
-// P02: a plan says per machine and file what changes, and why something restarts.
+// A plan shows for each machine and file what changes, and the reason of restarts.
+// Proves P02.
 func TestAPlanReadsAsDesigned(t *testing.T) {
 	p := plan.Plan{
 		Machines: []plan.Machine{
@@ -89,13 +90,13 @@ func TestAPlanReadsAsDesigned(t *testing.T) {
 	}
 }
 
-// A node's piece of the pod network is worked out by its size: pieces of another size would overlap those that nodes
-// have.
+// The size of the nodes' parts of the pod network cannot change, because parts of another size would overlap those that
+// nodes already have.
 func TestASettingThatIsFixedStaysWhatItWas(t *testing.T) {
 	c := &config.Cluster{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 	made := state.FixedOf(c)
 	earlier := made
-	earlier.Settings = nil // a release that did not write it down had the default
+	earlier.Settings = nil // an earlier release did not record the setting and used the default
 	c.Controllers.Choose("node_cidr_mask_size", 24)
 	for _, was := range []state.Fixed{made, earlier, {}} {
 		if err := plan.Unchangeable(c, was); err != nil {

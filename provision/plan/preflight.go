@@ -13,8 +13,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Preflight finds out what keeps a machine from being what it is declared to be. Errors stop a run before anything is
-// changed; warnings are said. operator is the clock of who runs it, at the moment when the machine's was read.
+// Preflight checks whether a machine can become what it is declared to be. Errors stop a run before anything is
+// changed; warnings are only shown. operator is the time on the operator's computer when the machine's clock was read.
 func Preflight(
 	c *config.Cluster,
 	m config.Machine,
@@ -47,7 +47,7 @@ func (l *findings) warn(format string, args ...any) {
 	l.warnings = append(l.warnings, fmt.Sprintf(format, args...))
 }
 
-// machine is whether it is the one that is meant, and can be worked on.
+// machine checks that this is the intended machine and that it can be changed.
 func (l *findings) machine(m config.Machine, f host.Facts) {
 	if len(f.Missing) > 0 {
 		l.fail("lacks %s, which clusterctl builds upon", strings.Join(f.Missing, ", "))
@@ -93,7 +93,7 @@ func (l *findings) proxies(c *config.Cluster, f host.Facts) {
 		strings.Join(texts, ", "))
 }
 
-// Distributions that are tried, and those that cannot work, each with the reason. Others are warned of.
+// Distributions that were tested, and those that cannot work, with the reason. Preflight warns of others.
 var (
 	tried    = []string{"debian", "ubuntu"}
 	related  = []string{"debian", "ubuntu", "rhel", "fedora", "centos", "suse", "opensuse", "arch"}
@@ -104,10 +104,11 @@ var (
 	}
 )
 
-// oldestKernel is what nftables and control groups are used of.
+// oldestKernel is the oldest version with the required features of nftables and cgroups. triedKernel is the oldest
+// version that was tested.
 const oldestKernel, triedKernel = 418, 510 // 4.18, 5.10
 
-// system is whether what the machine runs is known to do.
+// system checks whether the machine's operating system is supported.
 func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 	name, _, _ := strings.Cut(f.OS, " ")
 	family := append(strings.Fields(f.OSLike), name)
@@ -145,7 +146,7 @@ func (l *findings) system(c *config.Cluster, m config.Machine, f host.Facts) {
 	}
 }
 
-// kernel is a version as a number: 5.10.0-21-amd64 is 510. It is 0 for what is no version.
+// kernel returns a version as a number: 510 for 5.10.0-21-amd64. It returns 0 for an invalid version.
 func kernel(version string) int {
 	major, rest, _ := strings.Cut(version, ".")
 	minor := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
@@ -157,13 +158,13 @@ func kernel(version string) int {
 	return a*100 + b
 }
 
-// Differences of clocks. Certificates are dated back by less than the first; leases are for some seconds.
+// Limits of clock differences. Certificates are backdated by less than clockFails; leases last for a few seconds.
 const (
 	clockFails = 2 * time.Minute
 	clockWarns = 2 * time.Second
 )
 
-// clock compares the machine's with the operator's.
+// clock compares the machine's clock with the operator's.
 func (l *findings) clock(f host.Facts, operator time.Time) {
 	if f.Clock.IsZero() || operator.IsZero() {
 		return
@@ -188,7 +189,7 @@ func (l *findings) clock(f host.Facts, operator time.Time) {
 	}
 }
 
-// store is whether what is in the member's directory is what is expected there.
+// store checks whether etcd's data directory on the machine matches the state.
 func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 	_, ours := s.Etcd[m.Name]
 	if former := f.EtcdCluster != "" &&
@@ -211,12 +212,12 @@ func (l *findings) store(m config.Machine, f host.Facts, s *state.State) {
 }
 
 const (
-	slowSync  = 10 * time.Millisecond // what etcd advises for most of its writes
+	slowSync  = 10 * time.Millisecond // etcd's recommended limit for the 99th percentile of its writes
 	roomFails = 256 << 20
 	roomWarns = 2 << 30
 )
 
-// fresh is about a machine that is to get what others of the cluster have already.
+// fresh checks a machine that has not joined yet.
 func (l *findings) fresh(c *config.Cluster, m config.Machine, f host.Facts) {
 	for _, p := range f.Listening {
 		if !needs(c, m, p.Port) {
@@ -244,7 +245,7 @@ func (l *findings) fresh(c *config.Cluster, m config.Machine, f host.Facts) {
 	}
 }
 
-// needs reports whether a machine's daemons listen on a port.
+// needs reports whether a daemon on this machine listens on a port.
 func needs(c *config.Cluster, m config.Machine, port int) bool {
 	switch host.Ports[port] {
 	case "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server":
@@ -254,15 +255,16 @@ func needs(c *config.Cluster, m config.Machine, port int) bool {
 	case "kube-ingress":
 		return c.HasIngress(m) && slices.Contains(c.Ingress.Ports(), port)
 	case "kube-dns":
-		return m.Has(config.RoleControlPlane) // others have it only while there are few of these
+		// other machines run kube-dns only if there are few control-plane machines
+		return m.Has(config.RoleControlPlane)
 	}
 	return true
 }
 
-// needed are the controllers of control groups that pods' limits are made of.
+// needed are the cgroup controllers that enforce pods' limits.
 var needed = []string{"cpu", "memory", "pids"}
 
-// node is about a machine that is to run pods.
+// node checks a machine that will run pods.
 func (l *findings) node(f host.Facts) {
 	if len(f.Lacking) > 0 {
 		l.fail(
@@ -303,7 +305,7 @@ func (l *findings) node(f host.Facts) {
 	}
 }
 
-// programs is about those that daemons call and that do not come with clusterctl.
+// programs checks for programs that daemons call and that clusterctl does not install.
 func (l *findings) programs(c *config.Cluster, f host.Facts) {
 	proxy := daemons.DefaultProxy()
 	c.Proxy.Over(&proxy)
@@ -319,10 +321,10 @@ func (l *findings) programs(c *config.Cluster, f host.Facts) {
 	}
 }
 
-// margin is what a disk has left when everything has been sent, at least.
+// margin is the number of bytes that must remain free after all files have been sent.
 const margin = 64 << 20
 
-// Room says why what is to be sent to a machine does not fit, "" when it does.
+// Room returns why files of so many bytes do not fit on a machine, or "" if they do.
 func Room(f host.Facts, bytes int64) string {
 	free, known := f.Free[host.Library]
 	if !known || bytes == 0 || free >= bytes+margin {
@@ -338,14 +340,14 @@ func room(bytes int64) string {
 	return fmt.Sprintf("%d MiB", bytes>>20)
 }
 
-// Known is a machine as others see it.
+// Known is a machine to be compared with others.
 type Known struct {
 	Address string
 	IP      string
 	Facts   host.Facts
 }
 
-// Together finds what is wrong with machines only in each other's company, by address.
+// Together finds problems that appear only when machines are compared, by address.
 func Together(list []Known) (errs, warnings map[string][]string) {
 	errs, warnings = map[string][]string{}, map[string][]string{}
 	alike := func(key func(Known) string, say func(k Known, first string)) {

@@ -12,7 +12,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P05: what keeps a machine from being what it is to be is found before anything is changed, and said with the way out.
+// Obstacles on a machine are found before any change, and reported with a remedy.
+// Proves P05.
 func TestPreflightFindsWhatIsInTheWay(t *testing.T) {
 	now := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	const gib = 1 << 30
@@ -148,7 +149,7 @@ func TestWhatIsSentHasRoom(t *testing.T) {
 	}
 }
 
-// P05: what is wrong with machines only together.
+// Conflicts between machines are found.
 func TestMachinesAreComparedWithEachOther(t *testing.T) {
 	known := func(address, identity, id, hostname, ip string, mtu int) plan.Known {
 		return plan.Known{

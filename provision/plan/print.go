@@ -11,14 +11,14 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Style is how a plan is written.
+// Style is how a plan is printed.
 type Style struct {
 	Color   bool
 	Secrets []string // never shown
 	Verbose bool     // list every file of a machine that is created
 }
 
-// Print writes a plan for people.
+// Print writes a plan as text for users.
 func (p *Plan) Print(w io.Writer, s Style) error {
 	p = p.Masked(s.Secrets).plain()
 	out := &strings.Builder{}
@@ -81,7 +81,7 @@ func (p *Plan) Print(w io.Writer, s Style) error {
 	return err
 }
 
-// facts are what is told of the store and the certificates.
+// facts returns the lines about the store and the certificates.
 func (p *Plan) facts() string {
 	var facts []string
 	for _, f := range []string{p.Etcd, p.Certificates, p.Snapshot} {
@@ -92,8 +92,8 @@ func (p *Plan) facts() string {
 	return strings.Join(facts, " ")
 }
 
-// notes are the warnings when there is something to do: they say why it may not come out
-// as expected, and are old news otherwise. What waits for its time is said in any case.
+// notes returns the warnings if the plan has changes, because they may affect the outcome. It always returns the
+// changes that wait for their window.
 func (p *Plan) notes() []string {
 	if p.Empty() && !p.Pending {
 		return p.Waits
@@ -101,7 +101,7 @@ func (p *Plan) notes() []string {
 	return append(slices.Clone(p.Warnings), p.Waits...)
 }
 
-// Number says how many there are of something: 1 machine, 2 machines.
+// Number returns a number with its noun: 1 machine, 2 machines.
 func Number(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
@@ -109,7 +109,7 @@ func Number(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// Summary is the last line.
+// Summary returns the last line of the printed plan.
 func (p *Plan) Summary() string {
 	if n, _ := p.Count(Skipped); p.Empty() && !p.Pending && n > 0 {
 		return "No changes in what was looked at, which is as declared. " + Number(
@@ -162,7 +162,7 @@ func (p *Plan) Summary() string {
 	return text + "."
 }
 
-// grouped returns the objects that change, those of one address together.
+// grouped returns the objects that change, grouped by address and action.
 func grouped(objects []Object) (list []Object) {
 	byKey := map[string][]Object{}
 	var order []string
@@ -177,7 +177,8 @@ func grouped(objects []Object) (list []Object) {
 		byKey[key] = append(byKey[key], o)
 	}
 	for _, key := range order {
-		// The note of the whole is the one that says most: a workload's pods roll.
+		// Only one object of the group may have a note, such as that a workload's pods roll. It becomes the note of the
+		// group.
 		group := byKey[key]
 		for _, o := range group {
 			if o.Note != "" {
@@ -218,8 +219,8 @@ func note(name, note string) string {
 	return strings.TrimSpace(name + "  " + note)
 }
 
-// fold joins the changes of one kind to a line: what a new machine gets is long and
-// much the same everywhere.
+// fold combines the changes of each kind into one line, because a new machine gets a long list that is much the same
+// everywhere.
 func fold(changes []step.Change) []step.Change {
 	const most = 4
 	var order []string

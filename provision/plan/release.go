@@ -13,24 +13,26 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Updated is a machine as far as its release matters.
+// Updated describes a machine for the check of an update.
 type Updated struct {
 	Address string
 	Server  bool         // it has an API server
 	Kubelet bool         // it is a node
-	From    host.Release // zero when nothing is known
-	Moves   bool         // this run brings it to the other release
+	From    host.Release // zero if unknown
+	Moves   bool         // this run changes its release
 }
 
-// Kubelets may be older than API servers by so many minor versions; API servers may be apart by so many.
+// Maximum differences in minor versions of Kubernetes: how much older kubelets may be than API servers, and how far API
+// servers may differ.
 const (
 	kubeletSkew = 3
 	serverSkew  = 1
 )
 
-// Skew says why machines may not be brought to a release, nil when they may. The control plane moves first, one by one,
-// and then nodes: at each moment of that, API servers are at most one minor version apart, and no kubelet is newer than
-// an API server, or older by more than three minor versions. list has all machines, also those that stay as they are.
+// Skew returns why machines may not change to a release, or nil if they may. The control plane changes first, one
+// machine at a time, and then the nodes. At every moment, API servers may differ by at most one minor version. No
+// kubelet may be newer than an API server, or older by more than three minor versions. list has all machines, including
+// those that do not change.
 func Skew(to host.Release, list []Updated) error {
 	target, err := version.ParseSemantic(to.Kubernetes)
 	if err != nil {
@@ -38,7 +40,7 @@ func Skew(to host.Release, list []Updated) error {
 	}
 	minor := func(u Updated) (int, bool) {
 		v, err := version.ParseSemantic(u.From.Kubernetes)
-		if err != nil { // nobody wrote it down
+		if err != nil { // the release was not recorded
 			return 0, false
 		}
 		return int(v.Minor()) + 1000*int(v.Major()), true
@@ -91,8 +93,8 @@ func Skew(to host.Release, list []Updated) error {
 	return errors.Join(errs...)
 }
 
-// Downgrade says why machines may not go to a release that is older than theirs, nil when none does or the older one is
-// allowed by its version or build. history are the releases that the cluster has had, the first one first.
+// Downgrade returns why machines may not change to an older release. It returns nil if none does, or if allowed is the
+// older release's version or build. history has the releases of the cluster, oldest first.
 func Downgrade(to host.Release, list []Updated, history []host.Release, allowed string) error {
 	if allowed != "" && (allowed == to.Version || allowed == to.Build) {
 		return nil
@@ -127,7 +129,7 @@ func Downgrade(to host.Release, list []Updated, history []host.Release, allowed 
 	return err
 }
 
-// bare is what -allow-downgrade takes for a release.
+// bare returns the argument of -allow-downgrade for a release.
 func bare(to, from host.Release) string {
 	if to.Version == from.Version {
 		return to.Build
@@ -135,7 +137,7 @@ func bare(to, from host.Release) string {
 	return to.Version
 }
 
-// Names returns how two releases are called: by their versions, and where these are the same with their builds.
+// Names returns the names of two releases: their versions, with the builds if the versions are the same.
 func Names(a, b host.Release) (string, string) {
 	name := func(r host.Release) string {
 		switch {
@@ -149,8 +151,8 @@ func Names(a, b host.Release) (string, string) {
 	return name(a), name(b)
 }
 
-// older compares by the version of Kubernetes, then by the release's own. Where versions have no order, as those of
-// commits, what the cluster had first is older.
+// older compares Kubernetes versions first, and then the releases' own versions. If those cannot be ordered, such as
+// versions of commits, the release that the cluster had first is older.
 func older(to, from host.Release, history []host.Release) bool {
 	if from == (host.Release{}) || to.Build == from.Build {
 		return false
@@ -169,7 +171,7 @@ func older(to, from host.Release, history []host.Release) bool {
 	return at(to) >= 0 && at(to) < at(from)
 }
 
-// described is a version as git describes it: a tag, and how many commits came after.
+// described matches a version as git describe prints it: a tag and the number of commits since.
 var described = regexp.MustCompile(`^(v?\d+\.\d+\.\d+(?:-(?:alpha|beta|rc)[.\d]*)?)(?:-(\d+)-g[0-9a-f]+)?(?:-dirty)?$`)
 
 func compare(a, b string) (order int, comparable bool) {
@@ -184,7 +186,7 @@ func compare(a, b string) (order int, comparable bool) {
 	if order, err = v.Compare(y[1]); err != nil || order != 0 {
 		return order, err == nil
 	}
-	n, _ := strconv.Atoi(x[2]) // none is 0
+	n, _ := strconv.Atoi(x[2]) // 0 if absent
 	m, _ := strconv.Atoi(y[2])
 	return n - m, true
 }

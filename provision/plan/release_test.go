@@ -22,7 +22,7 @@ func TestReleasesMayBeApartAsKubernetesSays(t *testing.T) {
 	for _, c := range []struct {
 		name, to string
 		list     []plan.Updated
-		want     string // of the refusal; empty when there is none
+		want     string // part of the refusal; empty: none
 	}{
 		{"one minor version up", "v1.38.0",
 			[]plan.Updated{server("c1", "v1.37.2", true), server("c2", "v1.37.2", true), node("n", "v1.37.2", true)},

@@ -10,11 +10,11 @@ import (
 	"clusterctl/provision/step"
 )
 
-// WholeMachine stands for all daemons of a machine, where its system is upgraded or rebooted.
+// WholeMachine stands for all daemons of a machine, when its system is upgraded or rebooted.
 const WholeMachine = "the machine"
 
-// Restarted returns the daemons that changes start anew, be they units or static pods; WholeMachine alone when that are
-// all.
+// Restarted returns the daemons that changes restart, in units or static pods. If all restart, it returns only
+// WholeMachine.
 func Restarted(changes []step.Change) (daemons []string) {
 	for _, c := range changes {
 		switch {
@@ -30,9 +30,8 @@ func Restarted(changes []step.Change) (daemons []string) {
 	return daemons
 }
 
-// Drains says why changes need a node to be without pods, "" when they do not. Pods live on while their
-// kubelet, the proxy or the routes' daemon is started anew; they are not to be trusted to a container runtime
-// that is replaced under them.
+// Drains returns why changes require the node to be drained, or "" if they do not. Pods keep running while the kubelet,
+// kube-proxy or kube-network restarts. They may not survive the replacement of the container runtime.
 func Drains(changes []step.Change) string {
 	for _, c := range changes {
 		switch c.Kind {
@@ -48,11 +47,11 @@ func Drains(changes []step.Change) string {
 	return ""
 }
 
-// DefaultMaxUnavailable is how many nodes a rolling change may take away at a time when the cluster block does not say.
+// DefaultMaxUnavailable is how many nodes may be unavailable in a rolling change if the cluster block does not say.
 const DefaultMaxUnavailable = "10%"
 
-// Budget is how many of so many nodes a rolling change may take away at a time: a number or a share,
-// rounded down; one at least.
+// Budget returns how many of the nodes may be unavailable in a rolling change. maxUnavailable is a number or a
+// percentage, which is rounded down. The result is at least 1.
 func Budget(maxUnavailable string, nodes int) int {
 	if maxUnavailable == "" {
 		maxUnavailable = DefaultMaxUnavailable
@@ -68,8 +67,8 @@ func Budget(maxUnavailable string, nodes int) int {
 	return max(n, 1)
 }
 
-// MayDrain says why nodes may not be drained, nil when they may: those that are not ready count
-// against the budget as well, unless they are among those that are changed. ready says how nodes are.
+// MayDrain returns why nodes may not be drained, or nil if they may. Nodes that are not ready count against the budget,
+// unless they are in changed. ready has the nodes' Ready conditions.
 func MayDrain(budget int, ready map[string]string, changed []string) error {
 	var broken []string
 	for _, name := range slices.Sorted(maps.Keys(ready)) {
@@ -96,7 +95,7 @@ func isOrAre(n int, noun string) string {
 	return fmt.Sprintf("%d %ss are", n, noun)
 }
 
-// Elsewhere reports whether a node's pods have another node to go to.
+// Elsewhere reports whether another node is ready for a node's pods.
 func Elsewhere(node string, ready map[string]string) bool {
 	for name, is := range ready {
 		if name != node && is == "True" {
@@ -106,20 +105,20 @@ func Elsewhere(node string, ready map[string]string) bool {
 	return false
 }
 
-// Health is how a machine of the control plane is: why its member of the store, and its API server, do not
-// answer. Empty means that they do.
+// Health is the health of a machine of the control plane: why its store member and its API server do not answer. Empty
+// means that they answer.
 type Health struct {
 	Name    string
-	Member  bool // it holds a member of the store
+	Member  bool // it has a member of the store
 	Etcd    string
 	API     string
-	Reached bool // the machine itself is there
+	Reached bool // this run is connected to the machine
 }
 
 func (h Health) well() bool { return h.Etcd == "" && h.API == "" }
 
-// MayRestart says why a machine of the control plane may not be changed in a way that starts units anew, nil
-// when it may. One that does not work costs nothing. list has all machines.
+// MayRestart returns why units of a machine of the control plane may not be restarted, or nil if they may. Restarting a
+// daemon that does not work is always allowed. list has all machines.
 func MayRestart(name string, units []string, list []Health) error {
 	i := slices.IndexFunc(list, func(h Health) bool { return h.Name == name })
 	if i < 0 || len(list) < 2 {
@@ -143,7 +142,7 @@ func MayRestart(name string, units []string, list []Health) error {
 			}
 			members++
 		}
-		// With every member well, two or fewer cannot be changed in any other way.
+		// A store of one or two members, all of them well, cannot be changed without losing its majority.
 		if majority := members/2 + 1; up < majority && (len(broken) > 0 || members > 2) {
 			return fmt.Errorf(
 				"it would cost etcd its majority: %d of %d members would be left, %d must agree (%s). %s",
@@ -171,8 +170,8 @@ func MayRestart(name string, units []string, list []Health) error {
 	return nil
 }
 
-// wayOut says what to do about machines that do not work. One that is there is never to be taken out of the
-// configuration for that: its copy of the data would be lost with it.
+// wayOut advises what to do about machines that do not work. A machine that can be reached must not be removed from the
+// configuration, because its copy of the data would be lost.
 func wayOut(list []Health, daemon string, broken func(Health) bool) string {
 	var here, away []string
 	for _, h := range list {
@@ -209,8 +208,8 @@ func wayOut(list []Health, daemon string, broken func(Health) bool) string {
 	return strings.Join(append(text, "Then apply again"), ". ")
 }
 
-// ControlOrder is the order in which machines of the control plane are changed: those that do not work first,
-// since mending them costs nothing.
+// ControlOrder returns the order in which machines of the control plane change. Those that do not work come first,
+// because changing them costs nothing.
 func ControlOrder(names []string, list []Health) []string {
 	broken := map[string]bool{}
 	for _, h := range list {
@@ -229,8 +228,7 @@ func ControlOrder(names []string, list []Health) []string {
 	return order
 }
 
-// MayLeave says why a machine may not be taken out of the control plane, nil when it may. list has the machines that
-// stay.
+// MayLeave returns why a machine may not leave the control plane, or nil if it may. list has the machines that stay.
 func MayLeave(name string, list []Health) error {
 	members, answering, servers := 0, 0, 0
 	var ill []string

@@ -60,7 +60,8 @@ func TestNodesThatAreNotReadyCountAgainstTheBudget(t *testing.T) {
 	}
 }
 
-// P02: a change never costs etcd its majority, nor the cluster its last API server.
+// A change never costs etcd its majority, nor the cluster its last API server.
+// Proves P02.
 func TestAControlPlaneMachineMayRestartOnlyWhenTheRestIsWell(t *testing.T) {
 	well := func(name string) plan.Health { return plan.Health{Name: name, Member: true} }
 	dead := func(name string) plan.Health {

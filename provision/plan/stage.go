@@ -1,10 +1,10 @@
 package plan
 
-// Stage is a part of a run. What comes after it begins when it is over, unless it is beside.
+// Stage is a part of a run. The next stage begins when it is complete, unless Beside is set.
 type Stage struct {
 	Title    string   `json:"title"`
-	Machines []string `json:"machines,omitempty"` // their addresses, in the order in which they are begun
+	Machines []string `json:"machines,omitempty"` // addresses, in the order in which work on them begins
 	Objects  int      `json:"objects,omitempty"`
-	AtOnce   int      `json:"atOnce,omitempty"` // so many machines at the same time; all when zero
-	Beside   bool     `json:"beside,omitempty"` // nothing waits for its end but the end of the run
+	AtOnce   int      `json:"atOnce,omitempty"` // how many machines at the same time; zero means all
+	Beside   bool     `json:"beside,omitempty"` // only the end of the run waits for it
 }

@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// cluster is an API in memory: it has the objects that were applied, and a ready node for every machine.
+// cluster simulates the API in memory. It has the objects that were applied, and a ready node for every machine.
 type cluster struct {
 	mu       sync.Mutex
 	objects  []stored
@@ -36,7 +36,7 @@ func (l *cluster) declare(c *config.Cluster) {
 	}
 }
 
-// Node is ready, and of this release, as all of them are.
+// Node returns that a node is ready and of this release.
 func (l *cluster) Node(_ context.Context, name string) (ready, kubelet string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *cluster) Node(_ context.Context, name string) (ready, kubelet string, e
 	return l.nodes[name], version.Kubernetes, nil
 }
 
-// wanted are the objects of a configuration.
+// wanted returns the objects of a configuration.
 func wanted(c *config.Cluster) (list []stored, keep map[string]bool, err error) {
 	desired, err := workload.Objects(c)
 	if err != nil {
@@ -81,7 +81,7 @@ func entry(o state.Object, action string) plan.Object {
 	return plan.Object{Address: o.Address, Kind: o.Kind, Name: name, Action: action}
 }
 
-// compare says what becomes of each object, and what is declared no more.
+// compare returns the action for each declared object and for each object that is no longer declared.
 func (l *cluster) compare(
 	c *config.Cluster,
 	before []state.Object,
@@ -125,7 +125,7 @@ func (l *cluster) compare(
 	return entries, list, ended, nil
 }
 
-// ignoring returns o as it is applied over the existing object there. Ignored fields have the values of there.
+// ignoring returns o as it is applied over the existing object there. Ignored fields keep the values of there.
 func ignoring(o, there stored) (stored, error) {
 	if o.desired.Ignored.All {
 		return there, nil
@@ -280,7 +280,7 @@ func (l *cluster) Forget(_ context.Context, node string) error {
 	return nil
 }
 
-// ForgetFormer implements run.Cluster: nodes are of the machines that have their names.
+// ForgetFormer implements run.Cluster. All nodes belong to the machines that have their names.
 func (l *cluster) ForgetFormer(context.Context, string, inventory.Machine) (bool, error) {
 	return false, nil
 }
@@ -291,7 +291,7 @@ func (l *cluster) AdmitReplicas(context.Context) error { return nil }
 // DropFormerRights implements run.Cluster. A rehearsal has no former rights.
 func (l *cluster) DropFormerRights(context.Context) error { return nil }
 
-// Revision is nobody's here: there is no store.
+// Revision implements run.Cluster. There is no store, so it returns a constant.
 func (l *cluster) Revision(context.Context) (int64, error) { return 1, nil }
 
 func (l *cluster) Applied(context.Context, *config.Cluster) (list []state.Object, problems []string, err error) {

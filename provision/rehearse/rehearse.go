@@ -1,6 +1,6 @@
-// Package rehearse plans and applies configurations on machines and a cluster that are in memory: the engine, its steps
-// and the protocol of agents are the real ones, the hosts behave and hold nothing. It is for tests of configurations;
-// that pods run and names resolve is what a real cluster shows.
+// Package rehearse plans and applies configurations on simulated machines and a simulated cluster. The engine, its
+// steps and the agent protocol are the real ones; the hosts only behave like machines. It serves tests of
+// configurations. Only a real cluster shows that pods run and names resolve.
 package rehearse
 
 import (
@@ -23,7 +23,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Stage is where configurations are applied one after the other.
+// Stage is a simulated environment in which configurations are applied one after another.
 type Stage struct {
 	dir     string
 	files   *bundle.Bundle
@@ -34,7 +34,7 @@ type Stage struct {
 	hosts map[netip.Addr]*hostfake.Host
 }
 
-// New makes a stage whose files are in a folder of its own. The bundle is of programs that are never run.
+// New returns a stage with its files in dir. The programs of its bundle are placeholders that never run.
 func New(dir string) (*Stage, error) {
 	for _, name := range bundle.Programs() {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("stands for "+name), 0o755); err != nil {
@@ -48,7 +48,7 @@ func New(dir string) (*Stage, error) {
 	return &Stage{dir: dir, files: files, cluster: &cluster{}, hosts: map[netip.Addr]*hostfake.Host{}}, nil
 }
 
-// Run plans a configuration and, with apply, carries that out.
+// Run plans a configuration, and carries out the plan if apply is true.
 func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.Plan, error) {
 	defer s.agents.Wait()
 	s.cluster.declare(c)
@@ -71,7 +71,7 @@ func (s *Stage) Run(ctx context.Context, c *config.Cluster, apply bool) (*plan.P
 	return prepared.Plan, prepared.Apply(ctx)
 }
 
-// dial reaches a machine's agent; a machine is there as soon as somebody asks for it.
+// dial connects to a machine's agent. The machine is created on first use.
 func (s *Stage) dial(ctx context.Context, m config.Machine) (run.Agent, error) {
 	if !m.IP.IsValid() {
 		return nil, errors.New("it has no address")

@@ -10,7 +10,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// S12: an API server is given the AdmissionConfiguration, and starts again when that changes.
+// The API server gets the AdmissionConfiguration, and restarts when it changes.
+// Proves S12.
 func TestAnAdmissionConfigurationIsGivenToTheAPIServer(t *testing.T) {
 	const path, text = "/etc/kubernetes/apiserver/admission.yaml", "kind: AdmissionConfiguration"
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)

@@ -8,8 +8,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// answering has the API server know, let in and hold up whom the configuration says. It
-// reads its files again by itself: what is returned is waited for when one has changed.
+// answering configures authentication, authorization and request limits of the API server. The server reloads its
+// files, so the returned steps wait until it has loaded changed ones.
 func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 	api := b.Cluster.API
 	if api.MaxRequests > 0 {
@@ -18,12 +18,12 @@ func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 	if api.MaxMutating > 0 {
 		cfg.MaxMutatingRequestsInflight = api.MaxMutating
 	}
-	// A setting is a file and the flag that names it; without the one there is not the other.
+	// A setting is a file and a flag that names it. If the setting is empty, both are absent.
 	for _, s := range []struct {
 		name, text string
 		flag       *string
 		secret     bool
-		check      string // that says whether the server uses it
+		check      string // the readyz check that reports whether the server uses the file
 	}{
 		{"authorization-webhook.conf", api.AuthorizationWebhook, new(string), true, "authorization-config"},
 		{"authentication.yaml", api.Authentication, &cfg.AuthenticationConfig, false, "authentication-config"},
@@ -43,19 +43,19 @@ func (b *builder) answering(cfg *config.APIServer) (taken []step.Step) {
 		}
 		*s.flag = path
 		if s.flag == &cfg.AuthorizationConfig {
-			cfg.AuthorizationMode = nil // the file takes its place
+			cfg.AuthorizationMode = nil // the file replaces it
 		}
 		taken = append(taken, b.reread(path, s.check))
 	}
 	return taken
 }
 
-// reread is that the API server uses a file, which one of its checks says.
+// reread returns a step that waits until the API server uses a file, as reported by one of its readyz checks.
 func (b *builder) reread(path, check string) step.Step {
 	return &step.Reread{Path: path, URL: serverCheck(b.Machine.IP, check), Client: ServerClient, Unit: "kube-apiserver"}
 }
 
-// admission gives the API server what the configuration says of its admission plugins. It reads that when it starts.
+// admission configures the API server's admission plugins. It returns the files that the server reads at start.
 func (b *builder) admission(cfg *config.APIServer) (reads []string) {
 	for _, name := range b.Cluster.API.AdmissionPlugins {
 		if !slices.Contains(cfg.EnableAdmissionPlugins, name) {

@@ -7,19 +7,19 @@ import (
 	"clusterctl/provision/step"
 )
 
-// defaultAuditPolicy holds where the configuration has none.
+// defaultAuditPolicy is the audit policy if the configuration has none.
 //
 //go:embed audit-policy.yaml
 var defaultAuditPolicy string
 
-// settings is where the API server's own configuration files lie.
+// settings is the directory of the API server's own configuration files.
 const settings = Kubernetes + "/apiserver"
 
-// auditLogs is where the audit log lies.
+// auditLogs is the directory of the audit log.
 const auditLogs = "/var/log/kubernetes/audit"
 
-// audit has the API server keep an audit log. It returns the files whose change restarts it, and what is waited
-// for when the one has changed that it reads again by itself.
+// audit configures the API server's audit log. reads are the files whose change restarts the server. taken are steps
+// that wait until the server has reloaded changed files.
 func (b *builder) audit(cfg *config.APIServer) (reads []string, taken []step.Step) {
 	audit := b.Cluster.Audit
 	policy, webhook := settings+"/audit-policy.yaml", settings+"/audit-webhook.conf"

@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Daemons are the names by which clusterctl is a daemon.
+// Daemons are the names under which clusterctl runs as a daemon.
 var Daemons = []string{
 	"kube-apiserver",
 	"kube-scheduler",
@@ -24,8 +24,8 @@ var Daemons = []string{
 	"metrics-server",
 }
 
-// base is what every machine has: the program and the kernel's settings. A setting that cannot
-// be written here (in a container, say) is left out, and said by preflight.
+// base adds what every machine has: the program and the kernel settings. Settings that cannot be written on this
+// machine, for example in a container, are left out; preflight reports them.
 func base(b *builder) {
 	b.program(bundle.Clusterctl, bin(bundle.Clusterctl))
 	b.add(&step.Directory{Path: Kubernetes}, &step.Directory{Path: step.Markers})

@@ -18,16 +18,17 @@ import (
 
 const etcdData = "/var/lib/etcd"
 
-// etcdJoining has the members that one which joins begins beside: those that the store has at that moment.
+// etcdJoining is the file with the list of members that a joining member starts with. It is written when the member
+// joins.
 const etcdJoining = etcdData + "/initial-cluster"
 
 func clientURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.String(), "2379") }
 
-// PeerURL is where other members reach a machine's.
+// PeerURL returns the URL under which other members reach a machine's member.
 func PeerURL(m hcl.Machine) string { return "https://" + net.JoinHostPort(m.IP.String(), "2380") }
 
-// Store says how the store is reached from a control-plane machine, leaving out the
-// members named and those that have not joined yet.
+// Store returns how control-plane machines reach the store. It leaves out the members in without, and those that have
+// not joined yet.
 func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
 	s := store()
 	for _, m := range EtcdMachines(c, st) {
@@ -39,12 +40,12 @@ func Store(c *hcl.Cluster, st *state.State, without ...string) step.Store {
 	return s
 }
 
-// Member says how one machine's member of the store is reached from the others.
+// Member returns how other machines reach one machine's member.
 func Member(m hcl.Machine) step.Store {
 	return store(clientURL(m))
 }
 
-const etcdClient = "apiserver-etcd-client" // the one certificate that etcd lets in
+const etcdClient = "apiserver-etcd-client" // the only client certificate that etcd accepts
 
 func store(endpoints ...string) step.Store {
 	return step.Store{
@@ -55,7 +56,7 @@ func store(endpoints ...string) step.Store {
 	}
 }
 
-// storeClient adds the certificate of etcd's clients, and takes away the one that earlier releases had besides.
+// storeClient adds the certificate of etcd's clients, and removes an additional one of earlier releases.
 func (b *builder) storeClient() (cert, key string) {
 	for _, end := range []string{".crt", ".key"} {
 		b.add(&step.Absent{Path: PKI + "/etcd/healthcheck-client" + end})
@@ -63,27 +64,26 @@ func (b *builder) storeClient() (cert, key string) {
 	return b.certificate(etcdClient, certs.EtcdCA, certs.APIServerEtcdClient())
 }
 
-// StopServers and StopMembers have the API servers, and then the members of the store, rest on a machine of the control
-// plane, whichever form it has.
+// StopServers returns the steps that stop the API server of a control-plane machine, as a unit or a static pod.
 func StopServers() []step.Step {
 	return []step.Step{&step.Stopped{Unit: "kube-apiserver.service"}, noStaticPod("kube-apiserver")}
 }
 
-// StopControlPlane has a machine stop what clients of the API reach on it: the virtual address first, which another
-// machine takes then.
+// StopControlPlane returns the steps that stop what API clients reach on a machine. The virtual address is released
+// first, so that another machine takes it.
 func StopControlPlane() []step.Step {
 	return append([]step.Step{&step.Stopped{Unit: "kube-address.service"}}, StopServers()...)
 }
 
-// StopMembers is described above.
+// StopMembers returns the steps that stop the store member of a control-plane machine, as a unit or a static pod.
 func StopMembers() []step.Step {
 	return []step.Step{&step.Stopped{Unit: snapshotTimer}, &step.Stopped{Unit: "etcd.service"}, noStaticPod("etcd")}
 }
 
-// EtcdData is where a member has its data.
+// EtcdData is the data directory of a member.
 const EtcdData = etcdData
 
-// etcd is a member of the store.
+// etcd adds a member of the store.
 func etcd(b *builder) {
 	m := b.Machine
 	started := b.State.Etcd[m.Name]
@@ -132,7 +132,7 @@ func etcd(b *builder) {
 	b.component(component{service: service{
 		name: "etcd", description: "etcd, the cluster's store", watchdog: true,
 		exec:    append([]string{program}, config.Args(&cfg, &config.Etcd{})...),
-		reads:   []string{cfg.TrustedCAFile}, // it reads its certificates with each connection
+		reads:   []string{cfg.TrustedCAFile}, // it loads its certificates for each connection
 		options: append([]string{"CapabilityBoundingSet=", "ReadWritePaths=" + etcdData}, confined...),
 	}, port: 2381, http: true, live: "/livez", ready: "/readyz", cpu: "100m", memory: "100Mi", image: bundle.EtcdImage,
 		mounts: []string{PKI + "/etcd"}, writes: []string{etcdData}})
@@ -141,9 +141,10 @@ func etcd(b *builder) {
 	}
 }
 
-// formerEtcd removes the member of a machine that stays. The member leaves the store while it still runs, so that the
-// majority is always of members that are there. A machine that leaves the control plane has no credentials left to do
-// that by when its files are removed: a run has another machine remove the member first, and this step shows it.
+// formerEtcd removes the store member of a machine that stays in the cluster. The member leaves while it still runs, so
+// that the majority is counted among running members. A machine that leaves the control plane has no credentials for
+// that once its files are removed. The run has another machine remove the member before, and this step only shows it in
+// the plan.
 func formerEtcd(b *builder) {
 	if _, had := b.State.Etcd[b.Machine.Name]; had && (b.controlPlane() || b.wasControl()) {
 		b.add(&step.EtcdLeave{Store: Store(b.Cluster, b.State), Name: b.Machine.Name})
@@ -155,7 +156,7 @@ func formerEtcd(b *builder) {
 	)
 }
 
-// apiServer is the cluster's front door.
+// apiServer adds the API server.
 func apiServer(b *builder) {
 	m, def := b.Machine, config.DefaultAPIServer()
 	cfg := def
@@ -198,7 +199,7 @@ func apiServer(b *builder) {
 	if cfg.AuditLogPath != "" {
 		writes = []string{auditLogs}
 	}
-	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for the configuration and keys of token issuers
+	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy) // for token issuers' configuration and keys
 	var environment []corev1.EnvVar
 	if p := b.Cluster.System.Proxy; p != nil {
 		environment = proxyVariables(b.Cluster, b.Machine, p)
@@ -227,11 +228,11 @@ func apiServer(b *builder) {
 	b.run(taken...)
 }
 
-// probedPort is where an API server that is a static pod tells the kubelet how it is: the kubelet has no
-// credentials, and whether anybody is answered without at 6443 is for the AuthenticationConfiguration to say.
+// probedPort is the port on which an API server in a static pod reports its health to the kubelet. The kubelet has no
+// credentials, and the AuthenticationConfiguration decides whether port 6443 answers anonymous requests.
 const probedPort = 6080
 
-// ServerClient is as whom a machine of the control plane asks the API servers whether they are well.
+// ServerClient holds the credentials with which control-plane machines check the API servers' health.
 var ServerClient = host.Client{
 	CA:   PKI + "/ca.crt",
 	Cert: PKI + "/" + kubeletClient + ".crt",
@@ -240,7 +241,7 @@ var ServerClient = host.Client{
 
 const kubeletClient = "apiserver-kubelet-client"
 
-// etcdServers are the members' URLs, this machine's own first.
+// etcdServers returns the URLs of the members, this machine's own first.
 func (b *builder) etcdServers() []string {
 	var list []string
 	for _, m := range EtcdMachines(b.Cluster, b.State) {
@@ -253,16 +254,16 @@ func (b *builder) etcdServers() []string {
 	return list
 }
 
-// schedulerConfig is where the scheduler's profiles lie, when the configuration has any.
+// schedulerConfig is the file with the scheduler's profiles, if the configuration has any.
 const schedulerConfig = Kubernetes + "/scheduler.yaml"
 
-// controllers are the scheduler and the controllers.
+// controllers adds the scheduler and the controller manager.
 func controllers(b *builder) {
 	def := config.DefaultScheduler()
 	cfg := def
 	b.Cluster.Scheduler.Over(&cfg)
 	var profiles []string
-	if cfg.Config != "" { // what the configuration has is the file's content
+	if cfg.Config != "" { // the configuration contains the content of the file
 		cfg.Config = b.file(schedulerConfig, cfg.Config)
 		profiles = []string{cfg.Config}
 	} else {
@@ -314,7 +315,7 @@ func controllers(b *builder) {
 		mounts: []string{PKI, manager.Kubeconfig}})
 }
 
-// metrics answers what nodes and pods use, behind the API servers.
+// metrics adds the metrics server, which the API servers aggregate.
 func metrics(b *builder) {
 	def := config.DefaultMetricsServer()
 	cfg := def
@@ -340,8 +341,8 @@ func metrics(b *builder) {
 		mounts: []string{PKI, cfg.Kubeconfig}})
 }
 
-// address keeps the virtual address on one machine of the control plane. It starts last:
-// a machine holds the address only when its API server is ready.
+// address adds the daemon that keeps the virtual address on one machine of the control plane. It starts last, because a
+// machine may hold the address only when its API server is ready.
 func address(b *builder) {
 	def := config.DefaultAddress()
 	cfg := def

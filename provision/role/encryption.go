@@ -18,17 +18,17 @@ import (
 	"clusterctl/provision/step"
 )
 
-// encryptionFile lies where static pods see a new one, too.
+// encryptionFile is in a directory that static pods mount, so that they see a replaced file.
 const encryptionFile = PKI + "/encryption.yaml"
 
-// Encryption is the file that tells the API server how to encrypt. A change of it restarts
-// nothing: the server reads it again.
+// Encryption returns the API server's encryption configuration. A change of the file does not restart the server,
+// because the server reloads it.
 func Encryption(s *state.State) (*step.File, error) {
 	text, err := encryptionConfiguration(s.Keys.Encryption)
 	return &step.File{Path: encryptionFile, Content: text, Mode: 0o600, Secret: true}, err
 }
 
-// encryptionConfiguration renders what the state says as an EncryptionConfiguration.
+// encryptionConfiguration renders the state's keys as an EncryptionConfiguration.
 func encryptionConfiguration(e state.Encryption) ([]byte, error) {
 	var write, read []apiserverv1.ProviderConfiguration
 	for _, k := range e.Keys {
@@ -82,8 +82,8 @@ func provider(k state.EncryptionKey) (p apiserverv1.ProviderConfiguration) {
 	return p
 }
 
-// ReadEncryption returns what an EncryptionConfiguration of ours was rendered from. Keys that are on machines no more
-// are not in it.
+// ReadEncryption parses an EncryptionConfiguration that encryptionConfiguration rendered. Keys that are no longer on
+// machines are missing from the result.
 func ReadEncryption(text []byte) (state.Encryption, error) {
 	var c apiserverv1.EncryptionConfiguration
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
@@ -92,7 +92,7 @@ func ReadEncryption(text []byte) (state.Encryption, error) {
 	var e state.Encryption
 	for _, r := range c.Resources {
 		var keys []state.EncryptionKey
-		plain := -1 // where values that are not encrypted stand
+		plain := -1 // index of the identity provider
 		for i, p := range r.Providers {
 			k, err := keyOf(p)
 			switch {
@@ -116,7 +116,7 @@ func ReadEncryption(text []byte) (state.Encryption, error) {
 	return e, nil
 }
 
-// keyOf is the one key of a provider.
+// keyOf returns the single key of a provider.
 func keyOf(p apiserverv1.ProviderConfiguration) (state.EncryptionKey, error) {
 	named := func(provider string, keys []apiserverv1.Key) (state.EncryptionKey, error) {
 		if len(keys) != 1 {
@@ -141,13 +141,12 @@ func keyOf(p apiserverv1.ProviderConfiguration) (state.EncryptionKey, error) {
 	return state.EncryptionKey{}, nil
 }
 
-// EncryptionInUse is that a machine's API server has taken in its file, and Rewritten that
-// everything that is stored is as it says.
+// EncryptionInUse returns a step that waits until a machine's API server has loaded its encryption configuration.
 func EncryptionInUse(ip netip.Addr) *step.Answer {
 	return encryptionAnswer(ip, "encryption-config", "the API server uses the encryption keys that it was given")
 }
 
-// Rewritten is described above.
+// Rewritten returns a step that waits until all stored values are encrypted as the API server's configuration says.
 func Rewritten(ip netip.Addr) *step.Answer {
 	return encryptionAnswer(ip, "encryption-rewritten", "everything that is stored is written with the new key")
 }
@@ -156,12 +155,13 @@ func encryptionAnswer(ip netip.Addr, check, what string) *step.Answer {
 	return &step.Answer{What: what, URL: serverCheck(ip, check), Client: ServerClient}
 }
 
-// serverCheck is where a machine's API server answers to a single check.
+// serverCheck returns the URL of a single readyz check of a machine's API server.
 func serverCheck(ip netip.Addr, check string) string {
 	return "https://" + net.JoinHostPort(ip.String(), "6443") + "/readyz/" + check
 }
 
-// encryption lays the file, and shows what the run does with it afterwards.
+// encryption adds the configuration file. If the encryption changes, it adds a step that shows in the plan what the run
+// does afterwards.
 func (b *builder) encryption() string {
 	f, err := Encryption(b.State)
 	if err != nil && b.err == nil {
@@ -175,7 +175,7 @@ func (b *builder) encryption() string {
 	return f.Path
 }
 
-// sockets are the folders of plugins' sockets.
+// sockets returns the directories of KMS plugins' sockets.
 func (b *builder) sockets() (list []string) {
 	for _, k := range b.State.Keys.Encryption.Keys {
 		if at, ok := strings.CutPrefix(k.Endpoint, "unix://"); ok && !slices.Contains(list, path.Dir(at)) {

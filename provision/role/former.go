@@ -4,8 +4,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// holding lists the files that a machine has because of what it is. Where a machine is not that, or no longer, they are
-// removed: the keys of a control plane on a worker would let the worker be the cluster.
+// holding lists files that only some machines have. They are removed from other machines: with the keys of the control
+// plane, a worker could take over the cluster.
 type holding struct {
 	has   func(Input) bool
 	paths []string
@@ -53,8 +53,8 @@ func kubeconfigs(names ...string) (paths []string) {
 	return paths
 }
 
-// former returns the steps that remove the files of what a machine is not. They come after the daemons that read them
-// have stopped.
+// former returns the steps that remove the files that a machine should not have. They run after the daemons that read
+// them have stopped.
 func former(in Input) (steps []step.Step) {
 	if !in.kubelet() {
 		steps = append(steps, &step.Pruned{Dir: registryDir, File: hostsFile, Written: written},

@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// became are the inputs of one machine, by what it is.
+// became returns the inputs of one machine, by its roles and form.
 func became(t *testing.T) map[string]role.Input {
 	t.Helper()
 	all := map[string]role.Input{}
@@ -58,7 +58,7 @@ func became(t *testing.T) map[string]role.Input {
 	return all
 }
 
-// laid returns the files below /etc/kubernetes that steps lay, and what they remove.
+// laid returns the files below /etc/kubernetes that the steps write, and those that they remove.
 func laid(t *testing.T, in role.Input) (files, absent map[string]bool) {
 	t.Helper()
 	steps, err := role.Steps(in)

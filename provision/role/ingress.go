@@ -5,8 +5,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// ingress serves clients of the cluster's HTTP services on ports of the machine. The service manager keeps its sockets
-// over a restart, those of Gateways among them.
+// ingress adds the ingress proxy, which serves HTTP clients on ports of the machine. systemd keeps its sockets,
+// including those of Gateways, across a restart.
 func ingress(b *builder) {
 	def := config.DefaultIngress()
 	cfg := def

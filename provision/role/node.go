@@ -20,14 +20,14 @@ import (
 
 const (
 	kubeletConfig = "/var/lib/kubelet/config.yaml"
-	// nodeCredential is the kubelet's, which names the machine's node.
+	// nodeCredential is the kubelet's kubeconfig. Its user is the machine's node.
 	nodeCredential = Kubernetes + "/kubelet.conf"
 )
 
-// ready is where a daemon that answers its machine alone says that it is ready.
+// ready returns the readiness URL of a daemon.
 func ready(address string) string { return "http://" + address + "/readyz" }
 
-// proxy sends what goes to services to their pods.
+// proxy adds kube-proxy, which forwards connections to services to their pods.
 func proxy(b *builder) {
 	def := config.DefaultProxy()
 	cfg := def
@@ -41,8 +41,8 @@ func proxy(b *builder) {
 	})
 }
 
-// network connects the machine to the pods of all nodes. On a machine that is no node it
-// is there for the API server, which reaches pods that serve webhooks and proxied services.
+// network adds kube-network, which connects the machine to the pods of all nodes. A machine that is not a node needs it
+// for the API server, which connects to webhooks and proxied services in pods.
 func network(b *builder) {
 	def := config.DefaultNetwork()
 	cfg := def
@@ -53,18 +53,19 @@ func network(b *builder) {
 	cfg.RoutesOnly = !b.node()
 	reads := []string{cfg.Kubeconfig}
 	if b.node() {
-		// The daemon's own credential cannot read pods. It reads those of its node with the node's credential.
+		// The daemon's own credential cannot read pods, so it reads those of its node with the node's credential.
 		cfg.NodeKubeconfig = nodeCredential
 		reads = append(reads, nodeCredential)
 	}
 	b.unit(service{
 		name: "kube-network", description: "Kubernetes pod network", watchdog: true, beside: true,
 		health: ready(cfg.HealthAddress),
-		// It is back before another machine takes its leases: an address that moves ends the connections to it.
+		// It must be back before another machine takes over its leases, because moving an address ends the connections
+		// to it.
 		again: "100ms",
 		exec:  append([]string{b.daemon("kube-network")}, config.Args(&cfg, &def)...), reads: reads,
 	})
-	// A former release's: now that the daemon has written what is in its place, nothing calls it any more.
+	// The plugin of a former release is not called any more once the daemon has written its replacement.
 	b.run(&step.Absent{Path: bundleCNI + "/bridge", LinkInto: host.Library})
 }
 
@@ -101,7 +102,7 @@ func kubelet(b *builder) {
 		own = append(own, path.Base(step.Manifest(c.name)))
 	}
 	b.add(&step.Foreign{Dir: file.StaticPodPath, Own: own, Why: "the kubelet runs it as a static pod"})
-	// Credential providers, which the kubelet runs, need the proxy.
+	// The kubelet runs credential providers, which need the proxy.
 	proxy, files := b.outside(proxyFile, b.Cluster.System.Proxy)
 	b.unit(service{
 		name: "kubelet", description: "Kubernetes node agent", after: "containerd.service", watchdog: true,
@@ -116,7 +117,7 @@ func kubelet(b *builder) {
 	})
 }
 
-// kubeletFiles has the text that was written last: most machines have the same.
+// kubeletFiles caches the last text, because it is the same for most machines.
 var kubeletFiles struct {
 	mu   sync.Mutex
 	of   config.KubeletFile
@@ -138,8 +139,8 @@ func (b *builder) kubeletFile(file config.KubeletFile) string {
 	return f.text
 }
 
-// ownLabels leaves out the labels that a node may not give itself; they are applied
-// through the API once it is there.
+// ownLabels returns the labels that a node may set on itself. The others are applied through the API once the node
+// exists.
 func ownLabels(labels map[string]string) map[string]string {
 	own := map[string]string{}
 	for k, v := range labels {
@@ -161,8 +162,8 @@ func ownLabels(labels map[string]string) map[string]string {
 	return own
 }
 
-// dns answers for the cluster's names on the machine's own address, so that a
-// resolver on its loopback is left alone.
+// dns adds kube-dns, which answers on the machine's own address. This does not conflict with a resolver on the loopback
+// address.
 func dns(b *builder) {
 	def := config.DefaultDNS()
 	cfg := def
@@ -177,8 +178,8 @@ func dns(b *builder) {
 		name: name, description: "Kubernetes cluster DNS", watchdog: true, beside: true,
 		health: ready(cfg.HealthAddress),
 		exec:   append([]string{b.daemon(name)}, config.Args(&cfg, &def)...), reads: []string{file},
-		// The kernel tells it by netlink which addresses the machine has. What is asked while it restarts waits in its
-		// sockets, which systemd keeps.
+		// It learns the machine's addresses from the kernel over netlink. Requests that arrive during a restart wait in
+		// its sockets, which systemd keeps.
 		options: append(speaking(ownUser(file, "CAP_NET_BIND_SERVICE"), "AF_NETLINK"), "FileDescriptorStoreMax=4"),
 	})
 }

@@ -8,16 +8,17 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Kubernetes is the folder of everything that the cluster's daemons are told.
+// Kubernetes is the directory of the daemons' configuration.
 const Kubernetes = "/etc/kubernetes"
 
-// PKI is where certificates are, laid as kubeadm lays them.
+// PKI is the directory of certificates, with the same layout as kubeadm's.
 const PKI = Kubernetes + "/pki"
 
-// pki lays the authorities. Nodes get the cluster's certificate, the control plane all with their keys.
+// pki adds the authorities. Nodes get the cluster's CA certificate, and the control plane gets all authorities with
+// their keys.
 func pki(b *builder) {
 	b.add(&step.Directory{Path: PKI, Mode: 0o755})
-	b.file(PKI+"/ca.crt", string(b.State.Trust(certs.ClusterCA))) // controllers sign with the first
+	b.file(PKI+"/ca.crt", string(b.State.Trust(certs.ClusterCA))) // controllers sign with the first certificate
 	b.add(Revocations(b.Input)...)
 	if !b.controlPlane() {
 		return
@@ -34,7 +35,7 @@ func pki(b *builder) {
 	b.kubeconfig("super-admin", certs.SuperAdmin())
 }
 
-// certificate adds a leaf at PKI/name and returns the paths of certificate and key.
+// certificate adds a leaf certificate at PKI/name and returns the paths of the certificate and the key.
 func (b *builder) certificate(name, ca string, r certs.Request) (cert, key string) {
 	path := PKI + "/" + name
 	b.add(
@@ -61,7 +62,8 @@ func (b *builder) kubeconfig(name string, r certs.Request) string {
 	return path
 }
 
-// chain comes with what an authority signs. It is the same for all certificates of a machine.
+// chain returns the certificates that are appended to those that an authority signs. It caches them, because they are
+// the same for all certificates of a machine.
 func (b *builder) chain(ca string) []byte {
 	if _, known := b.chains[ca]; !known {
 		if b.chains == nil {
@@ -72,7 +74,7 @@ func (b *builder) chain(ca string) []byte {
 	return b.chains[ca]
 }
 
-// revoked are the serials of certificates for the same name that nobody takes any more.
+// revoked returns the serial numbers of revoked certificates with the same name.
 func (b *builder) revoked(ca string, r certs.Request) (serials []string) {
 	for _, gone := range b.State.Revoked {
 		if gone.CA == ca && (gone.Name == r.CommonName || gone.Name == "") {
@@ -82,7 +84,7 @@ func (b *builder) revoked(ca string, r certs.Request) (serials []string) {
 	return serials
 }
 
-// apiHosts are the names and addresses under which this machine's API server is reached.
+// apiHosts returns the names and addresses under which this machine's API server is reached.
 func apiHosts(c *config.Cluster, m config.Machine) []string {
 	hosts := append([]string{m.Name}, m.IPs()...)
 	if host, _, err := net.SplitHostPort(c.Endpoint); err == nil && host != m.IP.String() && host != m.Name {
@@ -91,16 +93,16 @@ func apiHosts(c *config.Cluster, m config.Machine) []string {
 	return hosts
 }
 
-// Paths of the lists of revoked certificates. Daemons read them again when they change.
+// Paths of the certificate revocation lists. Daemons reload them when they change.
 const (
 	crl     = PKI + "/ca.crl"
 	etcdCRL = PKI + "/etcd/ca.crl"
-	// apiCRL is for API servers, whose clients are the cluster's and front proxies: who holds a front proxy's
-	// certificate is whoever he says.
+	// apiCRL is for API servers, which accept clients of the cluster's CA and of the front proxy CA. A front proxy's
+	// certificate allows its holder to act as any user, so its revocation matters as well.
 	apiCRL = PKI + "/apiserver-clients.crl"
 )
 
-// Revocations are the lists of revoked certificates that a machine has.
+// Revocations returns the steps that write the machine's revocation lists.
 func Revocations(in Input) []step.Step {
 	list := []step.Step{
 		&step.File{Path: crl, Content: certs.EncodeRevocations(in.Revoked[certs.ClusterCA]), Mode: 0o644, Secret: true},

@@ -87,7 +87,7 @@ func proxyVariables(c *config.Cluster, m config.Machine, p *config.Proxy) (list 
 	return list
 }
 
-// proxyOfPackages adds the step that writes, or removes, apt's proxy. It comes before any package is installed.
+// proxyOfPackages adds the step that writes or removes apt's proxy. It runs before any package is installed.
 func proxyOfPackages(b *builder) {
 	p := b.Cluster.System.Proxy
 	switch {
@@ -98,7 +98,7 @@ func proxyOfPackages(b *builder) {
 	}
 }
 
-// systemProxy adds the steps that write, or remove, the proxy of the system block.
+// systemProxy adds the steps that write or remove the proxy of the system block.
 func systemProxy(b *builder) {
 	p := b.Cluster.System.Proxy
 	if p == nil {

@@ -101,7 +101,7 @@ func TestDaemonsOfTheClusterUseNoProxyThatSystemdHas(t *testing.T) {
 	}
 }
 
-// A new machine that reaches the archive by the declared proxy alone installs its packages.
+// A new machine that reaches the package archive only through the declared proxy can install its packages.
 func TestPackagesComeByTheDeclaredProxy(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	cl := cluster(m)

@@ -126,7 +126,7 @@ func basicAuth(r hcl.Registry) string {
 	return base64.StdEncoding.EncodeToString([]byte(r.Username + ":" + r.Password))
 }
 
-// users adds the step that writes, or removes, the registry credentials of the kubelet.
+// users adds the step that writes or removes the registry credentials of the kubelet.
 func (b *builder) users() {
 	auths := map[string]map[string]string{}
 	for _, r := range b.Cluster.Runtime.Registries {

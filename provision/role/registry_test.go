@@ -13,7 +13,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P05: the declared registries are in the files that containerd and the kubelet read for each pull.
+// The declared registries are in the files that containerd and the kubelet read for each pull.
+// Proves P05.
 func TestRegistriesAreDeclaredForContainerdAndTheKubelet(t *testing.T) {
 	m := machine("m", "10.0.0.1", config.RoleNode)
 	c := cluster(machine("control", "10.0.0.9", config.RoleControlPlane), m)

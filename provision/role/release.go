@@ -9,12 +9,13 @@ import (
 	"clusterctl/provision/step"
 )
 
-// holdTime is how long the daemons of a new release have to be well together before it has held: longer than a daemon
-// takes that ends when it first does its work.
+// holdTime is how long all daemons of a new release must be well before the release is confirmed. It is longer than a
+// daemon runs that crashes on its first work.
 const holdTime = 10 * time.Second
 
-// release has the steps of a machine keep what they change of the release that is there, and watch the new one before
-// the former goes. What is below PKI is not of a release: a former trust is never put back.
+// release adds steps around a machine's steps. They save the files of the present release before they change, and watch
+// the new release before the saved files are deleted. Files below PKI do not belong to a release, so a rollback never
+// restores former trust.
 func (b *builder) release(steps []step.Step) []step.Step {
 	keep := &step.KeepRelease{To: b.Release}
 	sweep := &step.Sweep{Release: b.Release}
@@ -64,7 +65,8 @@ func (b *builder) release(steps []step.Step) []step.Step {
 	return append(append([]step.Step{keep}, steps...), hold, sweep)
 }
 
-// RollBack puts a machine's former release back, by the steps of the one that does not work.
+// RollBack returns the step that restores a machine's former release. steps are those of the release that does not
+// work.
 func RollBack(steps []step.Step) []step.Step {
 	for _, s := range steps {
 		if hold, ok := s.(*step.HoldRelease); ok {

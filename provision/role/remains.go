@@ -28,32 +28,33 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Remains is what a machine says of the cluster that it serves: of it a state that was lost is made again. Keys are on
-// machines of the control plane alone.
+// Remains is what a machine's files reveal about its cluster. A lost state is rebuilt from it. Only machines of the
+// control plane have keys.
 type Remains struct {
-	// of the node and of the member; empty where nothing of a cluster is
-	Name       string            `json:"name,omitempty"`
-	Roles      []string          `json:"roles,omitempty"`   // as it was last applied
-	CAs        map[string][]byte `json:"cas,omitempty"`     // those that sign, where their keys are
-	Trusted    map[string][]byte `json:"trusted,omitempty"` // with those that come or go
-	Keys       state.Keys        `json:"keys,omitzero"`
-	Shown      map[string][]byte `json:"shown,omitempty"`      // certificates that come with leaves of an authority
-	Encryption []byte            `json:"encryption,omitempty"` // its EncryptionConfiguration
+	// Name is the name of the node and of the store member. It is empty if the machine has nothing of a cluster.
+	Name    string            `json:"name,omitempty"`
+	Roles   []string          `json:"roles,omitempty"`   // as last applied
+	CAs     map[string][]byte `json:"cas,omitempty"`     // the authorities that sign, if their keys are there
+	Trusted map[string][]byte `json:"trusted,omitempty"` // all trusted authorities, including former and next ones
+	Keys    state.Keys        `json:"keys,omitzero"`
+	// intermediate certificates in leaf certificates, by authority
+	Shown      map[string][]byte `json:"shown,omitempty"`
+	Encryption []byte            `json:"encryption,omitempty"` // the EncryptionConfiguration
 
-	// keys of service accounts that are trusted and do not sign
+	// FormerService holds trusted service account keys that do not sign.
 	FormerService []byte                   `json:"formerService,omitempty"`
 	Fixed         state.Fixed              `json:"fixed,omitzero"`
 	Token         string                   `json:"token,omitempty"`
-	Member        *state.Member            `json:"member,omitempty"`  // how its member of the store started
-	Members       []host.Member            `json:"members,omitempty"` // of the store, when that answers
+	Member        *state.Member            `json:"member,omitempty"`  // how its store member started
+	Members       []host.Member            `json:"members,omitempty"` // members of the store, if it answers
 	Issued        map[string]certs.Revoked `json:"issued,omitempty"`
 	Revoked       []certs.Revoked          `json:"revoked,omitempty"`
 }
 
-// membersTimeout is how long a store may take that perhaps has no majority.
+// membersTimeout limits the request for the members, because the store may have no majority.
 const membersTimeout = 5 * time.Second
 
-// Look reads what remains on a machine.
+// Look reads what a machine's files reveal about its cluster.
 func Look(ctx context.Context, h host.Host) (Remains, error) {
 	r := Remains{
 		CAs:     map[string][]byte{},
@@ -95,7 +96,7 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 		return r, err
 	}
 	authorities := bytes.Join(slices.Collect(maps.Values(r.Trusted)), nil)
-	for _, file := range []string{crl, etcdCRL, apiCRL} { // the last has the first in it
+	for _, file := range []string{crl, etcdCRL, apiCRL} { // apiCRL also contains the lists of crl
 		var text []byte
 		if err := read(file, &text); err != nil {
 			return r, err
@@ -117,12 +118,12 @@ func Look(ctx context.Context, h host.Host) (Remains, error) {
 		r.Members, _ = store(
 			"https://127.0.0.1:2379",
 		).Members(ctx, h, membersTimeout)
-		// one that does not answer has its data all the same
+		// The machine's data is useful even if the store does not answer.
 	}
 	return r, nil
 }
 
-// signing returns, of the certificates in a PEM text, the one that a key belongs to with those that vouch for it.
+// signing returns the certificate in a PEM text that belongs to a key, followed by the certificates that sign it.
 func signing(text, key []byte) (own []byte) {
 	k, err := certs.ParseKey(key)
 	if err != nil {
@@ -132,7 +133,7 @@ func signing(text, key []byte) (own []byte) {
 	if err != nil {
 		return text
 	}
-	var by *x509.Certificate // the last one found
+	var by *x509.Certificate // the certificate found last
 	for _, one := range certs.Split(text) {
 		cert, err := certs.ParseCert(one)
 		if err != nil {
@@ -146,7 +147,7 @@ func signing(text, key []byte) (own []byte) {
 	return own
 }
 
-// Cross returns what the former authority has said for the one that signs.
+// Cross returns the cross-certificates in which the former authority signs the present one.
 func (r Remains) Cross(name string) (cross []byte) {
 	for _, one := range certs.Split(r.Shown[name]) {
 		if !bytes.Contains(r.Trusted[name], one) {
@@ -156,7 +157,7 @@ func (r Remains) Cross(name string) (cross []byte) {
 	return cross
 }
 
-// Others returns the certificates that a machine trusts besides those of an authority that sign.
+// Others returns the trusted certificates of an authority that do not sign.
 func (r Remains) Others(name string) (others []byte) {
 	for _, one := range certs.Split(r.Trusted[name]) {
 		if !bytes.Contains(r.CAs[name], one) {
@@ -166,7 +167,7 @@ func (r Remains) Others(name string) (others []byte) {
 	return others
 }
 
-// servicePublic tells the public key of the key that signs service accounts' tokens from others.
+// servicePublic separates the public key of the service account key that signs from the others.
 func (r Remains) servicePublic() (own, others []byte) {
 	key, err := certs.ParseKey(r.Keys.ServiceAccount)
 	if err != nil {
@@ -186,7 +187,7 @@ func (r Remains) servicePublic() (own, others []byte) {
 	return own, others
 }
 
-// daemons learns from how daemons are started.
+// daemons derives the roles and settings from the daemons' flags.
 func (r *Remains) daemons(h host.Files) error {
 	flags := map[string]map[string]string{}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-network", "kube-proxy"} {
@@ -213,7 +214,7 @@ func (r *Remains) daemons(h host.Files) error {
 		return nil
 	}
 	var err error
-	// what is as by default is not written
+	// Flags with default values are not written.
 	server, controllers := daemons.DefaultAPIServer(), daemons.DefaultControllerManager()
 	if r.Fixed.ServiceCIDRs, err = prefixesIn(cmp.Or(flags["kube-apiserver"]["service-cluster-ip-range"],
 		strings.Join(server.ServiceClusterIPRange, ","))); err != nil {
@@ -253,8 +254,7 @@ func prefixesIn(text string) (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// flagsOf returns the flags that a daemon of ours is started with, as a unit or as a static pod; nil when there is
-// none.
+// flagsOf returns the flags of a daemon in a unit or a static pod that clusterctl wrote, or nil if there is none.
 func flagsOf(h host.Files, name string) (map[string]string, error) {
 	var args []string
 	manifest, err := h.ReadFile(step.Manifest(name))
@@ -293,7 +293,7 @@ func flagsOf(h host.Files, name string) (map[string]string, error) {
 	return flags, nil
 }
 
-// certificates lists what was issued to the machine, by the labels of the steps that lay it.
+// certificates lists the certificates issued to the machine, by the labels of the steps that write them.
 func (r *Remains) certificates(h host.Files) error {
 	note := func(label string, text []byte) {
 		cert, err := certs.ParseCert(text)
@@ -338,7 +338,7 @@ func (r *Remains) certificates(h host.Files) error {
 				}
 				kubeconfig, err := clientcmd.Load(text)
 				if err != nil {
-					continue // what cannot be read is issued anew
+					continue // an unreadable file is issued again
 				}
 				for _, user := range kubeconfig.AuthInfos {
 					note((&step.Kubeconfig{Path: at}).Label(), user.ClientCertificateData)

@@ -1,6 +1,6 @@
-// Package role says what makes a machine what it is: for every role an ordered list of
-// steps, a pure function of the configuration, the machine's facts, the authorities and
-// the bundle. What steps do is provision/step's; when they are walked, provision/run's.
+// Package role defines what is on a machine. For every role it has an ordered list of steps, as a pure function of the
+// configuration, the machine's facts, the authorities and the bundle. Package step implements the steps, and package
+// run applies them.
 package role
 
 import (
@@ -20,16 +20,16 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Input is everything that decides what goes on a machine.
+// Input holds everything that determines a machine's steps.
 type Input struct {
 	Cluster *config.Cluster
 	Machine config.Machine
 	Facts   host.Facts
-	State   *state.State // authorities, and how etcd members started
+	State   *state.State // authorities, and how store members started
 	Files   Files
-	Release host.Release      // what the files are
-	Closed  bool              // neither upgrades nor reboots now: the window for them is closed
-	Revoked map[string][]byte // by authority: its list of revoked certificates, DER
+	Release host.Release      // the release of the files
+	Closed  bool              // the maintenance window is closed: no upgrades and no reboots
+	Revoked map[string][]byte // revocation lists in DER, by authority
 }
 
 // Files finds the bundle's files.
@@ -37,16 +37,16 @@ type Files interface {
 	File(name string) (bundle.File, error)
 }
 
-// part is a piece of a machine that is there when the machine has one of its roles.
+// part is a part of a machine's installation that depends on its roles.
 type part struct {
 	name  string
 	has   func(Input) bool
 	steps func(*builder)
-	units []string // removed where the part is not
+	units []string // removed if the machine does not have the part
 }
 
-// parts is every machine from top to bottom: the order is the order of the steps. A control
-// plane of static pods needs the runtime and the kubelet first, one of units does not.
+// parts are all parts of a machine. Their order is the order of the steps. A control plane of static pods needs the
+// runtime and the kubelet first; one of units does not.
 var parts = []part{
 	{"proxy-of-packages", always, proxyOfPackages, nil},
 	{"system", always, system, nil},
@@ -85,11 +85,11 @@ func Steps(in Input) ([]step.Step, error) {
 		}
 		for _, u := range p.units {
 			if u == "kubelet" && in.staticPods() {
-				continue // it is there, earlier
+				continue // an earlier part has added it
 			}
 			b.add(&step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 			if u == "kubelet" {
-				b.add(&step.NoPods{}) // what ran there has nobody who looks after it
+				b.add(&step.NoPods{}) // no kubelet manages the remaining pods
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func Steps(in Input) ([]step.Step, error) {
 	return b.release(append(b.files, b.late...)), b.err
 }
 
-// Clean returns the steps that take everything away again from a machine.
+// Clean returns the steps that remove everything from a machine.
 func Clean() []step.Step {
 	var list []step.Step
 	for _, name := range []string{snapshotTimer, snapshotService} {
@@ -112,7 +112,7 @@ func Clean() []step.Step {
 			list = append(list, &step.NoUnit{Name: u + ".service", Path: step.UnitDir + u + ".service"})
 		}
 	}
-	// Without a runtime no new container comes up behind the back of who ends them.
+	// The runtime is removed first, so that it starts no new containers while the others are stopped.
 	list = append(
 		list,
 		&step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service"},
@@ -151,17 +151,17 @@ func Clean() []step.Step {
 	return append(list, &step.Absent{Path: host.Turns}, &step.Absent{Path: host.Library})
 }
 
-// forwarding6 is turned on by the network's daemon where pods have addresses of IPv6.
+// forwarding6 is the setting that kube-network enables if pods have IPv6 addresses.
 const forwarding6 = "net.ipv6.conf.all.forwarding"
 
-// given are the kernel settings that a node has got, by steps and by what runs there.
+// given returns the kernel settings that steps and daemons change on a node.
 func given() map[string]string {
 	all := maps.Clone(host.Sysctls)
 	all[forwarding6] = "1"
 	return all
 }
 
-// formerBridge is what pods were on by former releases.
+// formerBridge is the network interface that connected pods in former releases.
 const formerBridge = "cni0"
 
 // chains are the names and prefixes of the iptables chains of kube-proxy in its iptables mode, of the portmap plugin
@@ -185,8 +185,8 @@ var chains = []string{
 	"CLUSTERCTL-FORWARD",
 }
 
-// Network is what the network's daemon, the proxy and the CNI plugins put into the kernel. portmap has a table of its
-// own for the ports of pods that their machine has, unless there is iptables on it.
+// Network returns what kube-network, kube-proxy and the CNI plugins put into the kernel. portmap has a table of its own
+// for host ports, unless the machine has iptables.
 func Network() host.Network {
 	return host.Network{
 		Tables: []string{
@@ -202,9 +202,8 @@ func Network() host.Network {
 	}
 }
 
-// Agent reports whether a step of Clean says nothing about whether anything of the cluster is on a machine: it takes
-// away the programs themselves, of which the one that looks at the machine is one, who has been at work there, or a
-// directory that is empty.
+// Agent reports whether a step of Clean does not tell if the machine has anything of the cluster. Such steps remove the
+// programs, which include the agent that checks the machine, the record of the last run, and empty directories.
 func Agent(s step.Step) bool {
 	if _, empty := s.(*step.Unused); empty {
 		return true
@@ -217,7 +216,7 @@ func always(Input) bool             { return true }
 func (in Input) controlPlane() bool { return in.Machine.Has(config.RoleControlPlane) }
 func (in Input) node() bool         { return in.Machine.Has(config.RoleNode) }
 func (in Input) plainNode() bool    { return in.node() && !in.staticPods() }
-func (in Input) etcd() bool { // only the control plane has members, and asking for them looks at every machine
+func (in Input) etcd() bool { // Only the control plane has members, and EtcdMachines is slow with many machines.
 	return in.controlPlane() && slices.ContainsFunc(EtcdMachines(in.Cluster, in.State), in.is)
 }
 func (in Input) formerEtcd() bool  { return !in.etcd() }
@@ -231,9 +230,10 @@ func (in Input) wasControl() bool {
 }
 func (in Input) is(m config.Machine) bool { return m.Name == in.Machine.Name }
 
-// EtcdMachines are the machines of the control plane with a member of the store. Those that have one keep it before
-// others get one: a member never moves without need. Nor does one go for the sake of an odd number, unless the
-// configuration says how many there are: two survive no loss of a machine, as one does not, but of a disk.
+// EtcdMachines returns the machines of the control plane with a store member. Machines that have a member keep it
+// before others get one, so that members do not move needlessly. A member is also not removed to make the number odd,
+// unless the configuration sets the number. Two members, like one, survive no loss of a machine, but they survive the
+// loss of a disk.
 func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 	control := c.ControlPlane()
 	slices.SortStableFunc(control, func(a, b config.Machine) int {
@@ -257,8 +257,8 @@ func EtcdMachines(c *config.Cluster, s *state.State) []config.Machine {
 	return control[:min(members, len(control))]
 }
 
-// DNSMachines are the machines that answer for the cluster's names: the control
-// plane's, and nodes until there are enough; or all of them, each for its own pods.
+// DNSMachines returns the machines that run kube-dns: the control plane and as many nodes as are needed for the wanted
+// number; or, in node-local mode, all machines.
 func DNSMachines(c *config.Cluster) []config.Machine {
 	var settings daemons.DNS
 	if c.DNS.Settings.Over(&settings); settings.NodeLocal {
@@ -276,15 +276,14 @@ func DNSMachines(c *config.Cluster) []config.Machine {
 	return list
 }
 
-// builder collects steps. Files come first and units late, so that a machine has
-// everything before the first unit starts.
+// builder collects steps. File steps run before unit steps, so that all files exist when the first unit starts.
 type builder struct {
 	Input
 	files  []step.Step
 	late   []step.Step
-	chains map[string][]byte // by authority
-	apis   []string          // what apiServers returns
-	held   []step.Held       // daemons that have to be well, in the order in which they start
+	chains map[string][]byte // by authority; see chain
+	apis   []string          // cached result of apiServers
+	held   []step.Held       // daemons that must be well before a release is confirmed, in start order
 	err    error
 }
 
@@ -297,19 +296,19 @@ func (b *builder) file(path, content string) string {
 	return path
 }
 
-// private adds a file that only root may read: it says how the machine is guarded, and is shown in plans.
+// private adds a file that only root may read, because it shows how the machine is protected. Plans show its content.
 func (b *builder) private(path, content string) string {
 	b.add(&step.File{Path: path, Content: []byte(content), Mode: 0o600})
 	return path
 }
 
-// secret adds a file that only root may read and nobody sees in a plan.
+// secret adds a file that only root may read and whose content plans do not show.
 func (b *builder) secret(path string, content []byte) string {
 	b.add(&step.File{Path: path, Content: content, Mode: 0o600, Secret: true})
 	return path
 }
 
-// bin is where programs are linked.
+// bin returns the path of a program's link.
 func bin(name string) string { return "/usr/local/bin/" + name }
 
 // program adds a program of the bundle and returns the path of its link.
@@ -322,7 +321,7 @@ func (b *builder) program(name, link string) string {
 	return link
 }
 
-// daemon adds the link by which clusterctl is a daemon.
+// daemon adds the link under which clusterctl runs as a daemon.
 func (b *builder) daemon(name string) string {
 	f, err := b.Files.File(bundle.Clusterctl)
 	if err != nil && b.err == nil {
@@ -332,7 +331,7 @@ func (b *builder) daemon(name string) string {
 	return bin(name)
 }
 
-// apiServers is host:port of every API server, this machine's own first.
+// apiServers returns host:port of every API server, this machine's own first.
 func (b *builder) apiServers() []string {
 	if b.apis != nil {
 		return slices.Clone(b.apis)
@@ -350,7 +349,7 @@ func (b *builder) apiServers() []string {
 	return slices.Clone(list)
 }
 
-// server is the URL in the kubeconfigs of this machine's daemons.
+// server returns the API server's URL in the kubeconfigs of this machine's daemons.
 func (b *builder) server() string { return "https://" + b.apiServers()[0] }
 
 func texts[T fmt.Stringer](list []T) []string {

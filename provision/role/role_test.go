@@ -66,7 +66,7 @@ func newState(members ...string) *state.State {
 	return s
 }
 
-// render writes steps as a reviewer reads them: what, in order, and files with their content.
+// render writes steps in a form for review: the labels in order, and files with their content.
 func render(t *testing.T, steps []step.Step) string {
 	t.Helper()
 	out := &strings.Builder{}
@@ -94,7 +94,8 @@ func render(t *testing.T, steps []step.Step) string {
 	return out.String()
 }
 
-// The golden files are what a machine gets, to be read by a reviewer (P05).
+// The golden files contain everything that a machine gets, for review.
+// Proves P05.
 func TestWhatMachinesGet(t *testing.T) {
 	control, node := machine(
 		"control",
@@ -133,7 +134,8 @@ func TestWhatMachinesGet(t *testing.T) {
 	}
 }
 
-// S10: the size of the store is worked out.
+// The number of etcd members follows from the number of machines.
+// Proves S10.
 func TestEtcdMembersAreOddAndAtMostSeven(t *testing.T) {
 	for machines, want := range map[int]int{0: 0, 1: 1, 2: 1, 3: 3, 4: 3, 5: 5, 6: 5, 7: 7, 8: 7, 20: 7} {
 		if got := config.EtcdMembers(machines); got != want {
@@ -142,7 +144,7 @@ func TestEtcdMembersAreOddAndAtMostSeven(t *testing.T) {
 	}
 }
 
-// A machine that is declared before one with a member does not take the member from it.
+// A new machine that is declared before a machine with a member does not take over the member.
 func TestMembersStayWhereTheyAre(t *testing.T) {
 	first, second := machine(
 		"first",
@@ -179,8 +181,9 @@ func TestEveryStepCanTravel(t *testing.T) {
 	}
 }
 
-// S15, S12: whether anybody is answered at 6443 without credentials is for the AuthenticationConfiguration to say,
-// so the kubelet asks a static API server elsewhere, and the tool with a certificate.
+// The AuthenticationConfiguration decides whether port 6443 accepts anonymous requests. So the kubelet probes a static
+// API server on another port, and clusterctl uses a certificate.
+// Proves S12, S15.
 func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)
@@ -224,7 +227,8 @@ func TestAStaticAPIServerIsProbedWhereNobodyNeedsCredentials(t *testing.T) {
 	}
 }
 
-// S10, S15: a static API server reaches its KMS plugin's socket, and is told the plugin in its file alone.
+// A static API server can reach the socket of its KMS plugin, and only the encryption configuration names the plugin.
+// Proves S10, S15.
 func TestAStaticAPIServerReachesItsKMSPlugin(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)
@@ -264,8 +268,9 @@ func TestAStaticAPIServerReachesItsKMSPlugin(t *testing.T) {
 	}
 }
 
-// S36: containerd pulls through a proxy, whose password stands in no file that others read, nor in a plan; another
-// machine does not restart it.
+// containerd pulls through a proxy. The password of the proxy is only in files that other users cannot read, and not in
+// the plan. Adding another machine does not restart containerd.
+// Proves S36.
 func TestContainerdPullsThroughAProxy(t *testing.T) {
 	m := machine("one", "10.0.0.1", config.RoleControlPlane, config.RoleNode)
 	c := cluster(m)

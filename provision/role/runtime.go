@@ -15,7 +15,7 @@ const (
 	containerdProxy  = "/etc/containerd/clusterctl-proxy.env"
 )
 
-// cniBin is where the pod network's plugins are.
+// cniBin returns the directory of the CNI plugins.
 func (in Input) cniBin() string {
 	if in.Cluster.Runtime.Source == config.RuntimeDistribution {
 		return distributionCNI
@@ -25,7 +25,7 @@ func (in Input) cniBin() string {
 
 const bundleCNI, distributionCNI = "/opt/cni/bin", "/usr/lib/cni"
 
-// runtime is containerd with what belongs to it: the bundle's, or the distribution's.
+// runtime adds containerd and its files, from the bundle or from the distribution.
 func runtime(b *builder) {
 	b.add(&step.Directory{Path: "/etc/cni/net.d"})
 	registries(b)
@@ -34,7 +34,7 @@ func runtime(b *builder) {
 			b.add(&step.Package{Name: name})
 		}
 		path := b.file(containerdConfig, containerdV2(b))
-		// The bundle's, which the machine may have had before, hides it.
+		// A unit file of the bundle, which the machine may have had before, would hide the distribution's.
 		b.run(&step.NoUnit{Name: "containerd.service", Path: step.UnitDir + "containerd.service", Written: written})
 		for _, name := range []string{bundle.Containerd, bundle.Shim, bundle.Runc} {
 			b.run(&step.Absent{Path: bin(name), LinkInto: host.Library})
@@ -56,12 +56,12 @@ func runtime(b *builder) {
 	path := b.file(containerdConfig, containerdV3(b))
 	reads := []string{path, shim, runc}
 	options := []string{
-		// The shim is found by PATH: a distribution's older one must not come first.
+		// The shim is found through PATH. A distribution's older shim must not come first.
 		"Environment=PATH=/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"Delegate=yes", "KillMode=process", "OOMScoreAdjust=-999", "LimitNPROC=infinity", "TasksMax=infinity",
 	}
 	proxy := cmp.Or(b.Cluster.Runtime.Proxy, b.Cluster.System.Proxy)
-	if proxy != nil { // its URL may have a password
+	if proxy != nil { // the proxy's URL may contain a password
 		b.secret(containerdProxy, []byte(proxyEnvironment(b.Cluster, b.Machine, proxy)))
 	} else {
 		b.run(&step.Absent{Path: containerdProxy})
@@ -74,12 +74,13 @@ func runtime(b *builder) {
 	})
 }
 
-// containerdV3 is containerd 2's configuration.
+// containerdV3 returns the configuration of containerd 2.
 func containerdV3(b *builder) string {
 	return lines(
 		"# written by clusterctl",
 		"version = 3",
-		// One whose CRI does not start ends, and is started again, where it would wait for ever to be of no use.
+		// If CRI does not start, containerd exits and is restarted. Otherwise it would run forever without being
+		// useful.
 		`required_plugins = ["io.containerd.grpc.v1.cri"]`,
 		`disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]`,
 		"",
@@ -107,7 +108,7 @@ func containerdV3(b *builder) string {
 	)
 }
 
-// containerdV2 is containerd 1's configuration, which distributions have.
+// containerdV2 returns the configuration of containerd 1, which distributions have.
 func containerdV2(b *builder) string {
 	return lines(
 		"# written by clusterctl",
@@ -133,7 +134,7 @@ func containerdV2(b *builder) string {
 	)
 }
 
-// images are the images that come without a registry.
+// images adds the images that do not come from a registry.
 func images(b *builder) {
 	pause, err := b.Files.File(bundle.PauseReference)
 	if err != nil && b.err == nil {

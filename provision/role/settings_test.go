@@ -17,8 +17,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// units returns what decides about each unit or static pod of a machine: the content of all files whose change restarts
-// it.
+// units returns, for each unit or static pod of a machine, the content of all files whose change restarts it.
 func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string {
 	t.Helper()
 	steps, err := role.Steps(
@@ -52,7 +51,7 @@ func units(t *testing.T, c *config.Cluster, m config.Machine) map[string]string 
 	return of
 }
 
-// reaches checks that every setting of a block changes what decides about its daemon, and about no other.
+// reaches checks that every setting of a block changes the files of its daemon, and of no other.
 func reaches[T any](t *testing.T, unit string, def T, into func(*config.Cluster) *daemons.Chosen[T]) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		make := func() *config.Cluster {
@@ -147,7 +146,7 @@ func TestAMachinesKubeletGoesBeforeTheClusters(t *testing.T) {
 	c := cluster(machine("control", "10.0.0.1", config.RoleControlPlane), machine("node", "10.0.0.2", config.RoleNode))
 	c.Kubelet.Choose("max_pods", 60)
 	c.Kubelet.Choose("pod_pids_limit", 900)
-	c.Machines[1].Kubelet.Choose("max_pods", 110) // the default, chosen
+	c.Machines[1].Kubelet.Choose("max_pods", 110) // the default value, set explicitly
 	text := units(t, c, c.Machines[1])["kubelet.service"]
 	for _, want := range []string{"\nmaxPods: 110\n", "\npodPidsLimit: 900\n"} {
 		if !strings.Contains(text, want) {
@@ -216,7 +215,7 @@ func TestTheIngressProxyIsOnTheNodesThatAreChosen(t *testing.T) {
 	}
 }
 
-// A machine is in the state as JSON, of this release and of those before it.
+// The machines in the state can be decoded, also from the JSON of earlier releases.
 func TestAMachineOfAnEarlierReleaseIsRead(t *testing.T) {
 	var m config.Machine
 	if err := json.Unmarshal([]byte(`{"Name":"node","Kubelet":{"CgroupRoot":"/lab","MaxPods":50,"SystemReserved":null}}`), &m); err != nil ||

@@ -13,31 +13,31 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Snapshots of the store are taken by a unit that a timer starts, on each machine with a member and in both forms of
-// the control plane: a member that is a static pod is reached in the same way.
+// Snapshots of the store are taken by a unit that a timer starts, on each machine with a member. This works for both
+// forms of the control plane, because a member in a static pod is reached the same way.
 const (
 	snapshotTimer   = "etcd-snapshot.timer"
 	snapshotService = "etcd-snapshot.service"
 
-	// SnapshotSettings says where they go; it has the object store's credentials in it.
+	// SnapshotSettings is the file with the snapshot settings. It contains the object store's credentials.
 	SnapshotSettings = Kubernetes + "/etcd-snapshots.json"
 	snapshotCA       = Kubernetes + "/etcd-snapshots-ca.crt"
 )
 
-// firstSnapshot is how long after the machine's start, or after they were declared, the first of a period is due.
+// firstSnapshot is the delay of the first periodic snapshot after boot or after the timer starts.
 const firstSnapshot = time.Minute
 
-// StoreClient is as whom a machine of the control plane asks the store.
+// StoreClient returns the credentials of control-plane machines for the store.
 func StoreClient() keep.Client {
 	s := store()
 	return keep.Client{CA: s.CA, Cert: s.Cert, Key: s.Key}
 }
 
-// MemberURL is where a machine's own member is.
+// MemberURL is the URL of a machine's own member.
 const MemberURL = "https://127.0.0.1:2379"
 
-// SnapshotFiles are what the unit reads: they are needed as well to look for snapshots on a machine that has nothing
-// else yet.
+// SnapshotFiles returns the files that the snapshot unit reads. They are also needed to look for snapshots on a machine
+// that has nothing else yet.
 func SnapshotFiles(c *hcl.Cluster, member string) (list []*step.File, err error) {
 	declared := c.Etcd.Snapshot
 	s := keep.Settings{
@@ -71,7 +71,7 @@ func SnapshotFiles(c *hcl.Cluster, member string) (list []*step.File, err error)
 	return append(list, &step.File{Path: SnapshotSettings, Content: append(text, '\n'), Mode: 0o600, Secret: true}), nil
 }
 
-// snapshots are taken on a machine with a member, as the cluster block says.
+// snapshots adds the snapshot unit and its timer on a machine with a member.
 func snapshots(b *builder) {
 	declared := b.Cluster.Etcd.Snapshot
 	files, err := SnapshotFiles(b.Cluster, b.Machine.Name)
@@ -105,7 +105,7 @@ func snapshots(b *builder) {
 	if every := declared.Schedule.Every; every > 0 {
 		text = append(text, "OnActiveSec="+seconds(min(every, firstSnapshot)), "OnUnitActiveSec="+seconds(every))
 	} else {
-		text = append(text, "Persistent=yes") // one that was due while the machine was off is taken when it is on again
+		text = append(text, "Persistent=yes") // a snapshot that was due while the machine was off is taken after boot
 	}
 	text = append(
 		text,
@@ -121,14 +121,14 @@ func snapshots(b *builder) {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }
 
-// noSnapshots has no snapshots taken on a machine. Those that were taken stay.
+// noSnapshots removes the snapshot unit and its timer. Existing snapshots stay.
 func noSnapshots(b *builder) {
 	for _, name := range []string{snapshotTimer, snapshotService} {
 		b.add(&step.NoUnit{Name: name, Path: step.UnitDir + name})
 	}
 }
 
-// StoreProgram is the program that looks after the store, where it is on a machine once it has been sent.
+// StoreProgram returns the program etcd, and a step that checks whether it was sent to a machine.
 func StoreProgram(files Files) (bundle.File, *step.Present, error) {
 	f, err := files.File(bundle.Etcd)
 	return f, &step.Present{Path: host.Library + "/" + f.Digest + "/" + bundle.Etcd, Size: f.Size}, err

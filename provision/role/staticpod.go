@@ -18,20 +18,22 @@ import (
 	"clusterctl/provision/step"
 )
 
-// component is a part of the control plane: a unit, or a static pod.
+// component is a daemon of the control plane, which runs as a unit or as a static pod.
 type component struct {
 	service
-	port   int    // of its health
-	probed int    // of its health, without TLS and for everybody on the machine; 0: port is for everybody, too
-	http   bool   // it serves health without TLS
-	live   string // paths of health
+	port int // port that serves health
+	// port that serves health without TLS and authentication on the loopback address; 0 means that port does not need
+	// credentials
+	probed int
+	http   bool   // port serves health without TLS
+	live   string // path of the liveness check
 	ready  string
 	cpu    string
 	memory string
-	image  string   // of the bundle
-	mounts []string // files and folders of the machine that it reads
-	shares []string // folders whose sockets it calls
-	writes []string // folders that it writes
+	image  string   // name of an image in the bundle
+	mounts []string // files and directories of the machine that it reads
+	shares []string // directories of sockets that it connects to
+	writes []string // directories that it writes to
 
 	environment []corev1.EnvVar // only for the static pod; systemd's environment does not apply to pods
 }
@@ -48,7 +50,7 @@ func (c component) url() (url string, as host.Client) {
 	return fmt.Sprintf("https://127.0.0.1:%d%s", c.port, c.ready), as
 }
 
-// component adds a part of the control plane in the form that the cluster block says.
+// component adds a daemon of the control plane, as a unit or a static pod as the cluster block says.
 func (b *builder) component(c component) {
 	if b.staticPods() {
 		b.pod(c)
@@ -58,7 +60,7 @@ func (b *builder) component(c component) {
 	b.unit(c.service)
 }
 
-// pod adds a static pod, as kubeadm has it.
+// pod adds a static pod like kubeadm's.
 func (b *builder) pod(c component) {
 	reference := b.image(c.image)
 	manifest, err := yaml.Marshal(c.manifest(reference))
@@ -75,7 +77,7 @@ func (b *builder) pod(c component) {
 }
 
 func (c component) manifest(image string) *corev1.Pod {
-	priority := int32(2000001000) // of system-node-critical
+	priority := int32(2000001000) // the value of system-node-critical
 	scheme, port := corev1.URISchemeHTTPS, int32(c.port)
 	if c.http {
 		scheme = corev1.URISchemeHTTP
@@ -125,7 +127,7 @@ func (c component) manifest(image string) *corev1.Pod {
 			}},
 		},
 	}
-	if c.probed != 0 { // so that the manifest says it
+	if c.probed != 0 { // the kubelet's probe port is another one, so state the serving port
 		p.Spec.Containers[0].Ports = []corev1.ContainerPort{
 			{ContainerPort: int32(c.port), HostPort: int32(c.port), Protocol: corev1.ProtocolTCP},
 		}
@@ -160,8 +162,7 @@ func (c component) manifest(image string) *corev1.Pod {
 	return p
 }
 
-// image adds an image that is made of the bundle's programs, and returns its reference,
-// which changes with the content.
+// image returns the reference of an image that is built from the bundle's programs. It changes with the content.
 func (b *builder) image(name string) string {
 	f, err := b.Files.File(name)
 	if err != nil && b.err == nil {
@@ -170,8 +171,7 @@ func (b *builder) image(name string) string {
 	return bundle.Reference(f)
 }
 
-// staticForm prepares a machine whose control plane runs as static pods: what the kubelet
-// needs before the first of them can start.
+// staticForm adds the images that the kubelet needs before the first static pod can start.
 func staticForm(b *builder) {
 	for _, name := range []string{bundle.ControlPlaneImage, bundle.EtcdImage} {
 		f, err := b.Files.File(name)
@@ -182,8 +182,8 @@ func staticForm(b *builder) {
 	}
 }
 
-// unitForm has no static pod of the control plane on the machine. It comes before the
-// kubelet goes, which has to stop them.
+// unitForm removes the control plane's static pods. It runs before the kubelet is removed, because the kubelet must
+// stop them.
 func unitForm(b *builder) {
 	for _, c := range staticPorts {
 		url, as := c.url()
@@ -191,7 +191,7 @@ func unitForm(b *builder) {
 	}
 }
 
-// staticPorts say where the parts of the control plane answer, those that others need last.
+// staticPorts has the health ports of the control plane's daemons. Daemons that others depend on come last.
 var staticPorts = []component{
 	{service: service{name: "metrics-server"}, port: 10261, ready: "/readyz"},
 	{service: service{name: "kube-scheduler"}, port: 10259, ready: "/readyz"},
@@ -200,7 +200,7 @@ var staticPorts = []component{
 	{service: service{name: "etcd"}, port: 2381, http: true, ready: "/readyz"},
 }
 
-// noStaticPod is that one part does not run as a static pod.
+// noStaticPod returns the step that removes one daemon's static pod.
 func noStaticPod(name string) step.Step {
 	i := slices.IndexFunc(staticPorts, func(c component) bool { return c.name == name })
 	url, as := staticPorts[i].url()

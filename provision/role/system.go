@@ -5,7 +5,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// system is what of the machine's own system is declared. A reboot comes before everything that it would interrupt.
+// system adds the declared changes of the operating system. A reboot comes before all steps that it would interrupt.
 func system(b *builder) {
 	s := b.Cluster.System
 	for _, name := range s.Packages {

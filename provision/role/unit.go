@@ -9,31 +9,31 @@ import (
 	"clusterctl/provision/step"
 )
 
-// service is what differs between the units.
+// service holds the properties in which units differ.
 type service struct {
 	name        string
 	description string
-	after       string   // units to start after
+	after       string   // the unit to start after
 	exec        []string // program and arguments
-	reads       []string // files whose change restarts it, besides the unit and the program
-	watchdog    bool     // it tells systemd that it is alive
-	options     []string // of [Service]
-	beside      bool     // may start together with its neighbours
-	eager       bool     // has started once it runs: what it says it is ready for needs others that come later
-	again       string   // how long after it has ended it is started again; defaultAgain when empty
-	health      string   // where it says whether it is ready
+	reads       []string // files whose change restarts the unit, besides the unit file and the program
+	watchdog    bool     // it notifies systemd's watchdog
+	options     []string // lines of [Service]
+	beside      bool     // may start in parallel with neighbouring units
+	eager       bool     // counts as started once it runs, because its readiness depends on units that start later
+	again       string   // restart delay; defaultAgain if empty
+	health      string   // URL of the readiness check
 	as          host.Client
-	hosts       bool // starts what is other people's, and inherits what is set here
-	outside     bool // connects to hosts outside the cluster; options has those that builder.outside returns
+	hosts       bool // its child processes are containers, which inherit its settings
+	outside     bool // connects to hosts outside the cluster; options must include those of builder.outside
 }
 
-// slack is how late the system may wake a daemon, which costs it a good part less (daemons/run/slack.go).
+// slack lets the kernel delay a daemon's wake-ups, which reduces its CPU use (daemons/run/slack.go).
 const slack = "TimerSlackNSec=4ms"
 
-// defaultAgain is how long after it has ended a daemon is started again.
+// defaultAgain is the delay in seconds before systemd restarts a daemon.
 const defaultAgain = "1"
 
-// confined is what a daemon that only speaks over the network can do without.
+// confined restricts daemons that only communicate over the network.
 var confined = []string{
 	"NoNewPrivileges=yes", "ProtectSystem=full", "ProtectHome=yes", "PrivateTmp=yes", "ProtectControlGroups=yes",
 	"ProtectKernelModules=yes", "ProtectKernelTunables=yes", "RestrictSUIDSGID=yes", "RestrictRealtime=yes",
@@ -41,7 +41,7 @@ var confined = []string{
 	"RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX", "SystemCallArchitectures=native",
 }
 
-// speaking returns options of a daemon that needs families of sockets besides those of the others.
+// speaking returns options that also allow other socket families.
 func speaking(options []string, families string) []string {
 	options = slices.Clone(options)
 	for i, o := range options {
@@ -52,9 +52,9 @@ func speaking(options []string, families string) []string {
 	return options
 }
 
-// ownUser has a daemon that speaks with strangers run as a user of its own, whom systemd makes for as long as it runs,
-// with one capability. It reads its kubeconfig, which stays root's, at the path that credential returns, as it is when
-// the daemon starts; nobody else sees that.
+// ownUser returns options for a daemon that serves untrusted clients. It runs as a dynamic user with one capability.
+// Its kubeconfig still belongs to root; at start, systemd copies it to the path that credential returns, which no other
+// user can read.
 func ownUser(kubeconfig, capability string) []string {
 	return append([]string{
 		"DynamicUser=yes", "LoadCredential=" + credentialName + ":" + kubeconfig, "CapabilityBoundingSet=" + capability,
@@ -64,13 +64,13 @@ func ownUser(kubeconfig, capability string) []string {
 
 const credentialName = "kubeconfig"
 
-// credential is where a unit of ownUser has its kubeconfig.
+// credential returns the path of the kubeconfig of a unit with the options of ownUser.
 func credential(unit string) string { return "/run/credentials/" + unit + ".service/" + credentialName }
 
-// written is how a unit's file of ours begins.
+// written is the first line of files that clusterctl writes.
 const written = "# written by clusterctl"
 
-// unit adds a unit's file and, after all files, that it runs with them.
+// unit adds a unit file, and a step after all files that runs the unit.
 func (b *builder) unit(s service) {
 	kind := "notify"
 	if s.eager {
@@ -86,8 +86,8 @@ func (b *builder) unit(s service) {
 		"LimitNOFILE=1048576",
 	}
 	if s.watchdog {
-		// A kubelet that hangs restarts before its node counts as lost, which takes 40 seconds. A daemon that gets too
-		// little CPU extends the timeout (daemons/run/watchdog).
+		// A kubelet that hangs must restart before its node counts as lost, which takes 40 seconds. A daemon that gets
+		// too little CPU extends the timeout (daemons/run/watchdog).
 		text = append(text, "WatchdogSec=30")
 	}
 	if !s.hosts {
@@ -110,13 +110,13 @@ func (b *builder) unit(s service) {
 	)
 }
 
-// What systemd reads in arguments, and in quotes.
+// Replacers for characters that systemd interprets in arguments and in quotes.
 var (
 	signs  = strings.NewReplacer(`%`, `%%`, `$`, `$$`)
 	quotes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 )
 
-// escape keeps systemd from reading its own signs into arguments.
+// escape quotes arguments so that systemd does not interpret them.
 func escape(list []string) []string {
 	out := make([]string, len(list))
 	for i, s := range list {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Before machines with certificates for users of former releases change, their new users are let in; other runs let in
-// nobody.
+// Before machines get certificates for new users in place of the users of former releases, the new users get their
+// rights. Other runs give no rights.
 func TestUsersOfOneMachineAreLetInBeforeTheyAre(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()

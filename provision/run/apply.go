@@ -15,8 +15,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Apply does what the plan says. The state is written as soon as anything in it is
-// true, so that a run that is cut off can be run again. Machines that were skipped are its error when all else is done.
+// Apply carries out the plan. It writes the state as soon as any part of it becomes true, so that an interrupted run
+// can be repeated. If machines were skipped, Apply returns an error that names them after all other work is done.
 func (p *Prepared) Apply(ctx context.Context) error {
 	err := p.apply(ctx)
 	if errors.Is(err, ErrInterrupted) {
@@ -35,7 +35,7 @@ func (p *Prepared) apply(ctx context.Context) error {
 	if p.Plan.Empty() && !p.Plan.Pending {
 		return p.settle()
 	}
-	p.State.Keys.Secrets = p.Secrets // written with whatever is changed first
+	p.State.Keys.Secrets = p.Secrets // written with the first change of the state
 	err := p.walk(ctx)
 	if err == nil && !p.engine.Destroy {
 		err = errors.Join(p.restored(), p.remember(p.engine.Config.Secrets))
@@ -46,8 +46,8 @@ func (p *Prepared) apply(ctx context.Context) error {
 	return err
 }
 
-// settle writes down what a plan without changes found out: objects that ended, other names, a restore that has come to
-// its end.
+// settle writes what a plan without changes has found out: objects that no longer exist, renamed blocks, and a finished
+// restore.
 func (p *Prepared) settle() error {
 	renewals := len(p.State.Renewals)
 	p.renewedAll()
@@ -113,11 +113,11 @@ func (p *Prepared) change(ctx context.Context) error {
 	}
 	p.identified()
 	p.State.Fixed = state.FixedOf(e.Config)
-	p.State.Renewals = p.renewals() // so that the next run renews on machines that fail in this run
+	p.State.Renewals = p.renewals() // so that the next run renews certificates on machines that fail in this run
 	if err := e.Store.Write(p.State); err != nil {
 		return err
 	}
-	// Files go everywhere at once: they change nothing until a link points to them.
+	// Files are sent to all machines at once. They change nothing until a link points to them.
 	if err := p.each(ctx, p.with(plan.Create, plan.Change),
 		func(ctx context.Context, m *machine) error { return p.aside(ctx, m, p.deliver(ctx, m)) }); err != nil {
 		return err
@@ -143,8 +143,8 @@ func (p *Prepared) change(ctx context.Context) error {
 	for _, m := range p.with(plan.Change) {
 		m.makes = blank(m) || p.demoted(m) && !p.known(m).Machine.Has(config.RoleNode)
 	}
-	// The control plane of a cluster that is there changes strictly one by one, each
-	// being ready again before the next.
+	// The machines of an existing control plane change strictly one by one. Each must be ready again before the next
+	// one changes.
 	changeControl := func(ctx context.Context) error { return p.oneByOne(ctx, control) }
 	changeRest := func(ctx context.Context) error {
 		if err := p.nodes(ctx, nodes); err != nil || !p.whole() {
@@ -164,8 +164,8 @@ func (p *Prepared) change(ctx context.Context) error {
 	return errors.Join(refused, p.last(ctx, demoted, removed, replaced))
 }
 
-// admit gives the daemons' new users the rights of the users of a former release while machines are updated from it. An
-// error is a note: without an API server that answers, there is none that would refuse them.
+// admit gives the daemons' new users the rights of the users of a former release, while machines are updated from that
+// release. An error becomes a note only: if no API server answers, none can refuse the new users.
 func (p *Prepared) admit(ctx context.Context) {
 	if p.live == nil || !p.formerUsers() {
 		return
@@ -176,9 +176,9 @@ func (p *Prepared) admit(ctx context.Context) {
 	}
 }
 
-// last is what comes when everything that is declared is there.
+// last does what must wait until everything that is declared exists.
 func (p *Prepared) last(ctx context.Context, demoted, removed, replaced []*machine) error {
-	had := p.formerUsers() // before machines are removed that may be the last ones with such users
+	had := p.formerUsers() // evaluated before the removal of machines that may be the last ones with such users
 	if err := p.encrypt(ctx); err != nil {
 		return err
 	}
@@ -224,8 +224,8 @@ func (p *Prepared) claim(ctx context.Context) error {
 	}), p.claimOne)
 }
 
-// claimOne claims one machine. It connects again if the connection was lost while the plan was read. A machine that
-// cannot be reached any more is left out of the run, as it is in later stages.
+// claimOne claims one machine. It connects again if the connection was lost while the user read the plan. A machine
+// that can no longer be reached is left out of the run, as in later stages.
 func (p *Prepared) claimOne(ctx context.Context, m *machine) error {
 	for attempt := 1; ; attempt++ {
 		err := m.agent.Apply(ctx, nil, nil)
@@ -253,7 +253,7 @@ func (p *Prepared) with(actions ...string) (list []*machine) {
 	return list
 }
 
-// send brings the files that a machine's steps need.
+// send sends the files that a machine's steps need.
 func (p *Prepared) send(ctx context.Context, m *machine) error {
 	for i, c := range m.changes {
 		if c.Needs == "" {
@@ -292,7 +292,7 @@ func (p *Prepared) sendOne(ctx context.Context, m *machine, f bundle.File, name 
 	return m.agent.Send(ctx, f.Digest, name, sending)
 }
 
-// doing says what is being done to a machine.
+// doing maps an action to the message that is reported when it begins on a machine.
 var doing = map[string]string{plan.Create: "creating", plan.Change: "changing", plan.Remove: "removing"}
 
 func (p *Prepared) begin(m *machine, what string) {
@@ -301,8 +301,8 @@ func (p *Prepared) begin(m *machine, what string) {
 
 const attempts = 3
 
-// converge has a machine's steps applied. A lost connection is made again and the
-// same steps are walked again: those that are done find nothing to do.
+// converge applies a machine's steps. If the connection is lost, it connects again and walks the same steps again.
+// Steps that are already done find nothing to do.
 func (p *Prepared) converge(ctx context.Context, m *machine) error {
 	p.begin(m, doing[m.action])
 	for attempt := 1; ; attempt++ {
@@ -347,7 +347,7 @@ func (p *Prepared) converge(ctx context.Context, m *machine) error {
 	return p.joined(m)
 }
 
-// again connects anew, after a pause that grows, and brings what is missing.
+// again reconnects after a pause that grows with each attempt, and sends the files that are still missing.
 func (p *Prepared) again(ctx context.Context, m *machine, attempt int) error {
 	if err := p.reconnect(ctx, m, attempt); err != nil {
 		return err
@@ -355,7 +355,8 @@ func (p *Prepared) again(ctx context.Context, m *machine, attempt int) error {
 	return p.deliver(ctx, m)
 }
 
-// deliver is send, and again over another connection when one is lost: files that have come need not come again.
+// deliver calls send, and repeats it over a new connection if the connection is lost. Files that have arrived are not
+// sent again.
 func (p *Prepared) deliver(ctx context.Context, m *machine) error {
 	for attempt := 1; ; attempt++ {
 		err := p.send(ctx, m)
@@ -369,7 +370,7 @@ func (p *Prepared) deliver(ctx context.Context, m *machine) error {
 	}
 }
 
-// reconnect connects anew, and looks at what is there by now.
+// reconnect opens a new connection and checks the machine's steps again.
 func (p *Prepared) reconnect(ctx context.Context, m *machine, attempt int) error {
 	_ = m.agent.Close()
 	select {

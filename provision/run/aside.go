@@ -7,9 +7,9 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// aside leaves a machine out of the rest of a run when it was lost: one of a thousand keeps the others from nothing. A
-// machine of the control plane is left out of nothing, since what comes after may need it. Nothing is removed or
-// replaced while one is left out.
+// aside leaves a machine out of the rest of the run if its connection was lost or it hangs, so that one machine of many
+// does not stop the others. It returns the error for machines of the control plane, because later stages may need them.
+// Nothing is removed or replaced while a machine is left out.
 func (p *Prepared) aside(ctx context.Context, m *machine, err error) error {
 	if err == nil || interrupted(ctx) || m.Has(config.RoleControlPlane) {
 		return err
@@ -19,7 +19,7 @@ func (p *Prepared) aside(ctx context.Context, m *machine, err error) error {
 	return nil
 }
 
-// failed says that a machine is not as declared.
+// failed reports that a machine is not as declared.
 func (p *Prepared) failed(ctx context.Context, m *machine, err error) {
 	if err != nil && !interrupted(ctx) {
 		p.engine.say(Event{Kind: EventFailed, Machine: m.Address, Message: err.Error()})
@@ -29,7 +29,7 @@ func (p *Prepared) failed(ctx context.Context, m *machine, err error) {
 // whole reports whether no machine was left out.
 func (p *Prepared) whole() bool { return p.leftOut() == nil }
 
-// leftOut says which machines were, and why.
+// leftOut returns an error that names the machines that were left out, and why.
 func (p *Prepared) leftOut() error {
 	var errs []error
 	for _, m := range p.machines {

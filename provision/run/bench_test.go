@@ -13,8 +13,7 @@ import (
 	"clusterctl/provision/run"
 )
 
-// BenchmarkMachines is what a run over a thousand machines costs both sides, the agents among them: CPU seconds, and
-// the largest heap that was seen.
+// BenchmarkMachines measures a run with a thousand machines, including the agents: CPU seconds, and the largest heap.
 func BenchmarkMachines(b *testing.B) {
 	const machines = 1000
 	declared := []config.Machine{control}
@@ -39,7 +38,7 @@ func BenchmarkMachines(b *testing.B) {
 	}
 }
 
-// costs reports what a run costs.
+// costs reports the cost of a run.
 func (w *world) costs(b *testing.B, name string, do func(context.Context, *run.Prepared) error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
@@ -76,7 +75,7 @@ func (w *world) costs(b *testing.B, name string, do func(context.Context, *run.P
 	b.ReportMetric(float64(<-heap)/(1<<20), name+"-heap-MiB")
 }
 
-// cpu is what this process has used, in seconds.
+// cpu returns the CPU seconds that this process has used.
 func cpu(b *testing.B) float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

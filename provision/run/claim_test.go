@@ -9,8 +9,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// An operator reads a plan for a while. Connections that end meanwhile are made again, and a machine that went is left
-// out.
+// While the operator reads a plan, connections may end. They are opened again, and a machine that has become
+// unreachable is left out.
 func TestConnectionsThatEndWhileThePlanIsReadAreMadeAgain(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Run = "the first run"

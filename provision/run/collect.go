@@ -9,17 +9,17 @@ import (
 	"clusterctl/provision/support"
 )
 
-// Collected is what a machine says of itself for a support bundle.
+// Collected is what one machine contributes to a support bundle.
 type Collected struct {
 	Name  string
 	Files []support.File
-	Error string // why it could not be asked
+	Error string // why it could not be collected
 }
 
 const collectTimeout = 3 * time.Minute
 
-// Collect asks all machines at once. One that does not answer is no reason to stop. The
-// state is nil when there is no cluster yet: machines are asked all the same.
+// Collect collects from all machines at once. It continues when a machine does not answer. The returned state is nil if
+// there is no cluster yet; the declared machines are asked anyway.
 func (e *Engine) Collect(ctx context.Context) ([]Collected, *state.State, error) {
 	s, err := e.Store.Read()
 	if err != nil {

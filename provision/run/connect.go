@@ -22,7 +22,7 @@ func (p *Prepared) connect(ctx context.Context) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil && (p.engine.Look || m.action == plan.Remove) {
-			m.dead = err // the cluster is rid of it without it; or only the plan is wanted
+			m.dead = err // the machine is removed without a connection, or only a plan is wanted
 			return nil
 		}
 		return err
@@ -30,7 +30,7 @@ func (p *Prepared) connect(ctx context.Context) error {
 	if interrupted(ctx) {
 		return err
 	}
-	// What is wrong with the others is said at once as well.
+	// Report the problems of the other machines in the same error.
 	err = errors.Join(err, p.identify())
 	p.recognize()
 	if err = errors.Join(err, p.preflight()); err == nil && len(skipped.list) > 0 {
@@ -39,7 +39,7 @@ func (p *Prepared) connect(ctx context.Context) error {
 	return err
 }
 
-// recognize learns the store's id from a machine that has a member of it.
+// recognize records the store's cluster ID as reported by a machine that has a member of it.
 func (p *Prepared) recognize() {
 	for _, m := range p.machines {
 		if _, member := p.State.Etcd[m.Name]; member && p.State.Machines[m.Address].Joined &&
@@ -62,7 +62,7 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 	m.facts, err = a.Facts(ctx)
 	if after := p.engine.now(); m.facts.Clock.Before(
 		before,
-	) { // it was read somewhere between: what the way took is not its fault
+	) { // the clock was read between the two: the time on the network is not an error of the clock
 		m.asked = before
 	} else if m.asked = m.facts.Clock; m.asked.After(after) {
 		m.asked = after
@@ -71,7 +71,7 @@ func (p *Prepared) reach(ctx context.Context, m *machine) error {
 		_ = a.Close()
 		return hangs(ctx, factsTimeout, err)
 	}
-	if m.saw == nil { // a connection that is made again takes nobody's turn who came in between
+	if m.saw == nil { // a reconnection keeps the first Saw, so that it cannot override a run that came in between
 		m.saw = &agent.Turn{Run: p.engine.Run, Who: p.engine.Who, Saw: m.facts.LastRun, Boot: m.facts.Boot}
 	}
 	if p.engine.Run != "" {

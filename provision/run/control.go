@@ -13,8 +13,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// health asks, from one machine of the control plane, how all of them are: also those that this
-// run does not reach.
+// health asks one machine of the control plane about the health of all of them, including those that this run does not
+// reach.
 func (p *Prepared) health(ctx context.Context, from *machine) ([]plan.Health, error) {
 	return p.healthOf(ctx, from, func(string) bool { return true })
 }
@@ -63,10 +63,10 @@ func (p *Prepared) healthOf(ctx context.Context, from *machine, which func(name 
 	return list, nil
 }
 
-// guarded reports whether there is a rest of the control plane whose health matters.
+// guarded reports whether there are other machines of the control plane whose health matters.
 func (p *Prepared) guarded() bool { return !p.fresh && len(p.engine.Config.ControlPlane()) > 1 }
 
-// guard finds out, before anything is changed, what would cost the control plane its majority.
+// guard fails, before anything is changed, if the changes would cost the control plane its majority.
 func (p *Prepared) guard(ctx context.Context) error {
 	from := p.survivor()
 	if !p.guarded() || from == nil || p.engine.Destroy {
@@ -93,9 +93,9 @@ func (p *Prepared) guard(ctx context.Context) error {
 	})
 }
 
-// repaired is the health of a control plane once the daemons of it that are dead, and members that have lost their
-// data, have been started anew by this run. Their machines come first, which costs nothing, and if one is not well
-// after that the others are left as they are. What could not be mended just now stays ill.
+// repaired returns the health of the control plane after this run has started its dead daemons, and the members that
+// have lost their data. Their machines change first, which costs nothing. If one is not well afterwards, the others are
+// left unchanged. A daemon that mend could not repair stays unhealthy.
 func (p *Prepared) repaired(list []plan.Health, changed []*machine) []plan.Health {
 	after := slices.Clone(list)
 	for _, m := range changed {
@@ -122,12 +122,12 @@ func (p *Prepared) repaired(list []plan.Health, changed []*machine) []plan.Healt
 	return after
 }
 
-// rejoinTime is how long a machine that is reached, and so may be just back, has to join the others before a change is
-// refused because of it: its member of the store finds them again some seconds after the network has.
+// rejoinTime is how long a reached machine that may have just come back has to join the others, before its health makes
+// a change refused. Its member of the store finds the others some seconds after the network is back.
 const rejoinTime = 20 * time.Second
 
-// patiently judges the control plane's health, and looks again for some time while it is refused and a machine that
-// this run reaches is ill.
+// patiently judges the control plane's health. It repeats this for up to rejoinTime while judge refuses and a machine
+// that this run reaches is unhealthy.
 func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]plan.Health) error) error {
 	wait := time.NewTimer(rejoinTime)
 	defer wait.Stop()
@@ -163,7 +163,7 @@ func (p *Prepared) patiently(ctx context.Context, from *machine, judge func([]pl
 	}
 }
 
-// maybeBack names a machine of the control plane that this run reaches and that does not work, empty if there is none.
+// maybeBack returns the name of a machine of the control plane that this run reaches and that does not work, or "".
 func (p *Prepared) maybeBack(list []plan.Health) string {
 	for _, h := range list {
 		if (h.Etcd != "" || h.API != "") && h.Reached {
@@ -178,7 +178,7 @@ func (p *Prepared) reached(name string) bool {
 	return slices.ContainsFunc(p.machines, func(m *machine) bool { return m.Name == name && m.agent != nil })
 }
 
-// control are the machines of the control plane of a cluster that is there.
+// control returns the machines in list that belong to the control plane of an existing cluster.
 func (p *Prepared) control(list []*machine) (control []*machine) {
 	for _, m := range list {
 		if m.Has(config.RoleControlPlane) && !p.fresh {
@@ -188,8 +188,8 @@ func (p *Prepared) control(list []*machine) (control []*machine) {
 	return control
 }
 
-// oneByOne changes machines of the control plane, each when the rest is well, and is through with one when
-// that is well again.
+// oneByOne changes machines of the control plane one after another. It changes each only when the others are well, and
+// continues only when it is well again.
 func (p *Prepared) oneByOne(ctx context.Context, control []*machine) error {
 	if !p.guarded() {
 		for _, m := range control {
@@ -245,8 +245,7 @@ func (p *Prepared) guardedRoll(ctx context.Context, m *machine) error {
 
 const recoverTimeout = time.Minute
 
-// recovered waits until a machine of the control plane is well after its change: the next one's
-// turn is only then.
+// recovered waits until a machine of the control plane is well after its change. Only then may the next one change.
 func (p *Prepared) recovered(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()

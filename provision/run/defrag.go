@@ -10,7 +10,8 @@ import (
 	"clusterctl/provision/role"
 )
 
-// Compact has the store forget what was before a revision, or all but the last keep, and returns the revision.
+// Compact makes the store discard all revisions before revision, or all but the last keep, and returns the revision
+// that it compacted to.
 func (a *Access) Compact(ctx context.Context, revision, keep int64) (int64, error) {
 	m, err := a.through(ctx, "")
 	if err != nil {
@@ -31,7 +32,7 @@ func (a *Access) Compact(ctx context.Context, revision, keep int64) (int64, erro
 	return answer.Revision, err
 }
 
-// Disarm takes all alarms back.
+// Disarm clears all alarms of the store.
 func (a *Access) Disarm(ctx context.Context) error {
 	m, err := a.through(ctx, "")
 	if err != nil {
@@ -46,9 +47,9 @@ func (a *Access) Disarm(ctx context.Context) error {
 	return err
 }
 
-// Defrag has one member after the other give back what it does not use, the leader last. A member answers nobody
-// meanwhile, so that the others must be a majority before each; a store that has one or two members stands still for as
-// long as it takes. done is told of each.
+// Defrag has each member in turn release the disk space that it does not use, the leader last. A member does not answer
+// meanwhile, so the others must be a majority before each step. A store of one or two members is unavailable for that
+// time. Defrag calls done after each member.
 func (a *Access) Defrag(ctx context.Context, done func(before, after store.Member)) error {
 	list, err := a.Status(ctx)
 	if err != nil {
@@ -79,7 +80,8 @@ func (a *Access) Defrag(ctx context.Context, done func(before, after store.Membe
 	return nil
 }
 
-// DefragOrder names the members in the order in which they may rest: the leader last, so that it changes once at most.
+// DefragOrder returns the members' names in the order to defragment them: the leader last, so that leadership changes
+// at most once.
 func DefragOrder(list []store.Member) (names []string) {
 	leader := ""
 	for _, m := range list {
@@ -97,7 +99,7 @@ func DefragOrder(list []store.Member) (names []string) {
 	return names
 }
 
-// spared is a member that the others can do without for a while.
+// spared returns the member of a name, and an error if the others cannot do without it for a while.
 func (a *Access) spared(ctx context.Context, name string) (m store.Member, err error) {
 	list, err := a.Status(ctx)
 	if err != nil {
@@ -109,7 +111,7 @@ func (a *Access) spared(ctx context.Context, name string) (m store.Member, err e
 	return m, maySpare(name, list)
 }
 
-// maySpare says why a member may not rest, nil when it may.
+// maySpare returns why a member cannot be taken out of service for a while, or nil if it can.
 func maySpare(name string, list []store.Member) error {
 	others, voters := 0, 0
 	for _, m := range list {
@@ -123,7 +125,7 @@ func maySpare(name string, list []store.Member) error {
 			voters++
 		}
 	}
-	// With every member well, one or two stand still in any case.
+	// A store of one or two members, all of them well, is unavailable meanwhile in any case.
 	if others <= voters/2 && (others+1 < voters || voters > 2) {
 		return fmt.Errorf(
 			"%s is not defragmented: the others that answer would be %d of %d, and are no majority (%s). Bring them "+
@@ -137,7 +139,7 @@ func maySpare(name string, list []store.Member) error {
 	return nil
 }
 
-// back waits until a member has what the others have.
+// back waits until a member answers again and the store has a majority.
 func (a *Access) back(ctx context.Context, name string) (store.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -15,8 +15,8 @@ func (p *Prepared) demoted(m *machine) bool {
 	return m.action == plan.Change && !m.Has(config.RoleControlPlane) && p.known(m).Machine.Has(config.RoleControlPlane)
 }
 
-// demote takes machines out of the control plane, one after the other. It comes when the rest of the control plane, and
-// what the nodes know of it, is as declared: nobody needs these machines any more.
+// demote removes machines from the control plane, one after another. It runs when the rest of the control plane, and
+// what the nodes know of it, is as declared, so that nothing uses these machines any more.
 func (p *Prepared) demote(ctx context.Context, list []*machine) error {
 	for _, m := range list {
 		if err := p.each(ctx, []*machine{m}, p.demoteOne); err != nil {
@@ -55,7 +55,8 @@ func (p *Prepared) demoteOne(ctx context.Context, m *machine) (err error) {
 	if err := p.write(func() { delete(p.State.Etcd, m.Name) }); err != nil {
 		return err
 	}
-	// The steps that were checked before have the member leave by the machine's own credentials, which are removed now.
+	// The steps that were checked before would make the member leave with the machine's own credentials, which are
+	// removed now.
 	if err := p.checkOne(ctx, m); err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ import (
 
 var planeAddresses = map[string]string{"a": "10.0.0.11", "b": "10.0.0.12", "c": "10.0.0.13"}
 
-// demotable is a control plane of a, b and c. The returned function declares those machines as they are from then on:
-// those that are named are the control plane, and the others are nodes.
+// demotable returns a control plane of a, b and c. The returned function changes the declaration: the named machines
+// stay in the control plane, and the others become nodes.
 func demotable(t *testing.T) (*world, *hostfake.Etcd, func(control string)) {
 	w, store, _ := plane(t, "a", "b", "c")
 	w.live.ready = map[string]string{}
@@ -42,7 +42,7 @@ func demotable(t *testing.T) (*world, *hostfake.Etcd, func(control string)) {
 	}
 }
 
-// keysOf are the files of the control plane that a machine has.
+// keysOf returns the control-plane files that a machine has.
 func keysOf(h *hostfake.Host) (found []string) {
 	for _, path := range []string{"pki/ca.key", "pki/etcd/ca.key", "pki/etcd/peer.key", "pki/sa.key",
 		"pki/front-proxy-ca.key", "pki/encryption.yaml",
@@ -85,8 +85,8 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 			members := []int{}
 			for name, h := range w.hosts {
 				h.Before = func(what string) error {
-					if what == "stop etcd.service" { // before its data goes
-						have, _ := store.Members(context.Background()) // it is in memory
+					if what == "stop etcd.service" { // before its data is deleted
+						have, _ := store.Members(context.Background()) // the store is in memory
 						members = append(members, len(have))
 						if slices.ContainsFunc(have, func(m host.Member) bool { return "machine."+m.Name == name }) {
 							return fmt.Errorf("%s is stopped while it is a member", name)
@@ -109,7 +109,7 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 			}
 			s := w.state()
 			for label, r := range issued {
-				_, still := s.Machines["machine.c"].Issued[label] // perhaps renewed
+				_, still := s.Machines["machine.c"].Issued[label] // it may have been renewed
 				revoked := slices.ContainsFunc(
 					s.Revoked,
 					func(have certs.Revoked) bool { return have.Serial == r.Serial },
@@ -142,7 +142,7 @@ func TestADemotedMachineLeavesTheStoreAndKeepsNoKeys(t *testing.T) {
 	}
 }
 
-// A machine that an earlier release demoted has the keys still, and its member is counted.
+// A machine that an earlier release demoted still has the keys, and its member still counts.
 func TestWhatAnEarlierDemotionLeftIsRemovedAndReported(t *testing.T) {
 	w, store, declare := demotable(t)
 	declare("ab")

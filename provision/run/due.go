@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotateNames are what clusterctl certs rotate calls authorities and keys.
+// rotateNames maps authorities and keys to their names in the arguments of clusterctl certs rotate.
 var rotateNames = map[string]string{
 	certs.ClusterCA:      "cluster-ca",
 	certs.EtcdCA:         "etcd-ca",

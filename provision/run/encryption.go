@@ -9,10 +9,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// encrypt changes how values are encrypted in the store. All API servers have been given the new
-// key by now, to read with. Each move is written down first and is in use by all of them before
-// the next, so that nobody meets what it cannot read, and a run that is cut off is gone on with
-// by another.
+// encrypt changes how values are encrypted in the store. All API servers already have the new key for reading. Each
+// move is written to the state first, and all servers use it before the next move. So no server meets a value that it
+// cannot read, and another run can continue an interrupted one.
 func (p *Prepared) encrypt(ctx context.Context) error {
 	e, want := &p.State.Keys.Encryption, p.engine.Config.Encryption
 	if e.Settled(want) {
@@ -45,7 +44,7 @@ func (p *Prepared) encrypt(ctx context.Context) error {
 	return p.layEncryption(ctx, control)
 }
 
-// wholeControl is the control plane, nil unless this run reaches all of it.
+// wholeControl returns the machines of the control plane, or nil unless this run reaches all of them.
 func (p *Prepared) wholeControl() (list []*machine) {
 	for _, m := range p.machines {
 		if m.agent != nil && m.dead == nil && m.action != plan.Remove && m.Has(config.RoleControlPlane) &&
@@ -59,7 +58,7 @@ func (p *Prepared) wholeControl() (list []*machine) {
 	return list
 }
 
-// layEncryption gives all API servers what the state says, and waits until they use it.
+// layEncryption gives all API servers the encryption configuration of the state, and waits until they use it.
 func (p *Prepared) layEncryption(ctx context.Context, control []*machine) error {
 	file, err := role.Encryption(p.State)
 	if err != nil {

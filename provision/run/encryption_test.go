@@ -13,7 +13,7 @@ import (
 
 const encryptionFile = "/etc/kubernetes/pki/encryption.yaml"
 
-// encrypted reports what the API servers of all machines are told, which must be the same.
+// encrypted returns the encryption configuration of the API servers, which must be the same on all machines.
 func (w *world) encrypted() string {
 	w.t.Helper()
 	text := ""
@@ -66,7 +66,7 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 	for _, h := range w.hosts {
 		h.Log = nil
 	}
-	// While one machine is left out, nobody writes with the key that it does not have.
+	// While one machine is left out, no API server encrypts with the key that this machine lacks.
 	w.encrypt(key("two"))
 	w.engine.Excludes = []string{"machine.third"}
 	w.mustApply()
@@ -94,7 +94,8 @@ func TestAKeyIsRotatedByApplyWithoutARestart(t *testing.T) {
 	}
 }
 
-// S10: while one API server has a new key in its file and has not read it, no other writes with that.
+// While one API server has not yet loaded a new key from its file, no other encrypts with the key.
+// Proves S10.
 func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
 	w := newWorld(
 		t,
@@ -119,7 +120,7 @@ func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
 	second.Sick = map[string]error{taken: errors.New("it has not read it")}
 	second.Asked = func(url string) {
 		if url == taken {
-			cancel() // whoever runs the apply gives up waiting
+			cancel() // the user interrupts the apply
 		}
 	}
 	p, err := w.engine.Prepare(ctx)
@@ -135,7 +136,7 @@ func TestNobodyWritesWithAKeyThatAServerHasNotTakenIntoUse(t *testing.T) {
 		t.Errorf("the servers are told %s", text)
 	}
 	second.Heal()
-	w.wait.Wait() // also for who still asks
+	w.wait.Wait() // including requests that are still open
 	w.mustApply()
 	if text := w.encrypted(); !strings.Contains(text, "name: two") || strings.Contains(text, "name: one") {
 		t.Errorf("after all have it they are told %s", text)

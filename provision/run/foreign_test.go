@@ -8,7 +8,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// P05: the plan shows a kubeconfig that was edited by hand, and apply restores it, whatever the edit was.
+// The plan shows a kubeconfig that was edited by hand, and apply restores it after any edit.
+// Proves P05.
 func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 	const path = "/etc/kubernetes/proxy.conf"
 	for name, change := range map[string]func(string) string{
@@ -55,8 +56,9 @@ func TestAKubeconfigThatWasChangedIsPutBack(t *testing.T) {
 	}
 }
 
-// P05: plan and status show files in the folder of static pods that clusterctl did not write, because the kubelet runs
-// them. The files stay.
+// plan and status show files in the folder of static pods that clusterctl did not write, because the kubelet runs them.
+// The files stay.
+// Proves P05.
 func TestAForeignStaticPodIsShown(t *testing.T) {
 	const path = "/etc/kubernetes/manifests/theirs.yaml"
 	w := newWorld(t, control, nodeA)

@@ -8,8 +8,8 @@ import (
 	"clusterctl/certs"
 )
 
-// A run that has replaced certificates by ones for other names and is cut off before it has revoked them is gone on
-// with by the next.
+// If a run has replaced certificates with certificates for other names and is interrupted before it revokes the former
+// ones, the next run revokes them.
 func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -39,7 +39,8 @@ func TestCertificatesOfFormerUsersAreRevokedByTheNextRun(t *testing.T) {
 	}
 }
 
-// The last machine with a certificate for such a user is removed, after those of the others were revoked.
+// The rights of former users are deleted with the last machine that has such a certificate, after the others'
+// certificates were revoked.
 func TestRightsOfFormerUsersGoWithTheLastMachineThatHasOne(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()

@@ -14,18 +14,18 @@ import (
 	"clusterctl/provision/state"
 )
 
-// settleIdentity has the state call each machine by the block that it has now.
+// settleIdentity renames the state's machines to the addresses of the blocks that now describe them.
 func (p *Prepared) settleIdentity() error {
 	now, former, err := plan.Recognize(p.engine.Config.Machines, p.State.Machines)
-	if err != nil && !p.engine.Destroy { // what is to be destroyed may be called as it likes
+	if err != nil && !p.engine.Destroy { // a cluster that is being destroyed may have any names
 		return err
 	}
 	p.State.Machines, p.former = now, former
 	return nil
 }
 
-// identify holds the machines that were reached against what the state knows of them: whether they are the ones that
-// are meant.
+// identify compares the machines that were reached with the state, and fails if one is not the machine that its block
+// means.
 func (p *Prepared) identify() error {
 	var errs []error
 	for _, m := range p.machines {
@@ -47,7 +47,7 @@ func (p *Prepared) identify() error {
 			}
 			if m.action == plan.Remove {
 				_ = m.agent.Close()
-				m.agent, m.dead = nil, err // somebody has given it another purpose: it is not cleaned
+				m.agent, m.dead = nil, err // the machine now serves another cluster, so it is not cleaned
 				continue
 			}
 			errs = append(errs, at(m, err))
@@ -68,15 +68,15 @@ func at(m *machine, err error) error {
 	return fmt.Errorf("%s (%s:%d): %w", m.Address, m.Source.File, m.Source.Line, err)
 }
 
-// foreign reports whether a machine serves a cluster that is not this one.
+// foreign reports whether a machine serves another cluster.
 func (p *Prepared) foreign(m *machine) bool {
 	return m.facts.ClusterCA != "" &&
 		!p.State.Ours(certs.ClusterCA, func(pem []byte) bool { return m.facts.ClusterCA == host.Fingerprint(pem) })
 }
 
-// outdated is an error when a machine of the cluster has what only a later state can have given to it: an apply by this
-// one would take that back, and with a key of the store whatever was encrypted with it. A machine that comes in, or is
-// made anew, has nothing that is kept.
+// outdated returns an error if a machine of the cluster holds something that only a later state can have given to it.
+// An apply with this state would take that back; with a key of the store, everything encrypted with it would be lost.
+// New and reinstalled machines hold nothing to keep.
 func (p *Prepared) outdated(m *machine) error {
 	if p.engine.Destroy || p.engine.replaced(m.Address) || !p.State.Machines[m.Address].Joined {
 		return nil
@@ -96,8 +96,8 @@ func (p *Prepared) outdated(m *machine) error {
 	)
 }
 
-// double is an error when a machine that is to be removed is one that stays, known there by another address, or when
-// one that is to be created is there already.
+// double returns an error in two cases: a machine to remove is the same as one that stays, known there by another
+// address; or a machine to create is already in the cluster.
 func (p *Prepared) double(m *machine) error {
 	if p.engine.Destroy {
 		return nil
@@ -126,15 +126,15 @@ func (p *Prepared) double(m *machine) error {
 	return nil
 }
 
-// sameMachine compares two machines that were both reached.
+// sameMachine reports whether two machines, both reached, are the same.
 func sameMachine(a, b *machine) bool {
 	same := a.facts.Identity != "" && a.facts.Identity == b.facts.Identity &&
 		slices.Equal(a.facts.Addresses, b.facts.Addresses)
 	return same || slices.Contains(b.facts.Addresses, a.IP.String())
 }
 
-// readdressed is an error when a block has another address than its machine was applied with, and that is another
-// machine, or one that cannot go on under another address.
+// readdressed returns an error if a block's address differs from the address with which its machine was applied, and
+// the machine at the new address is another machine, or one that cannot continue under a new address.
 func (p *Prepared) readdressed(m *machine) error {
 	known, ok := p.State.Machines[m.Address]
 	if !ok || m.action == plan.Remove || known.Machine.IP == m.IP {
@@ -142,7 +142,7 @@ func (p *Prepared) readdressed(m *machine) error {
 	}
 	same := known.Identity == m.facts.Identity && known.Identity != ""
 	if known.Identity == "" {
-		same = m.facts.ClusterCA != "" // and it is this cluster's
+		same = m.facts.ClusterCA != "" // and it is this cluster's authority, which identify has checked
 	}
 	if !same {
 		return fmt.Errorf(
@@ -163,9 +163,10 @@ func (p *Prepared) readdressed(m *machine) error {
 	return nil
 }
 
-// origin is the identity that a machine's provider ID is made of: the one that it had first, for as long as it has what
-// the cluster gave it. Host keys are replaced, and its Node, which keeps its provider ID, would be taken for another
-// machine's. A machine that is made anew begins anew, and so does one whose identity was that of another machine, too.
+// origin returns the identity that a machine's provider ID is made of. That is its first identity, for as long as the
+// machine holds what the cluster gave it. Host keys may be replaced; a Node keeps its provider ID and would then be
+// taken for another machine's. A reinstalled machine gets a new origin, as does one whose recorded origin is also that
+// of another machine.
 func (p *Prepared) origin(m *machine) string {
 	was := originOf(p.State.Machines[m.Address])
 	if m.agent == nil || m.facts.Identity == "" {
@@ -184,7 +185,7 @@ func (p *Prepared) origin(m *machine) string {
 
 func originOf(m state.Machine) string { return cmp.Or(m.Origin, m.Identity) }
 
-// identified writes down who the machines are, as far as that is not known.
+// identified records the identities of the reached machines in the state.
 func (p *Prepared) identified() {
 	for _, m := range p.machines {
 		if known, ok := p.State.Machines[m.Address]; ok && m.agent != nil && m.dead == nil && m.facts.Identity != "" {

@@ -16,13 +16,13 @@ import (
 	"clusterctl/provision/state"
 )
 
-// block is a machine whose block is called otherwise.
+// block returns a machine with another block address.
 func block(m config.Machine, address string) config.Machine {
 	m.Address = "machine." + address
 	return m
 }
 
-// unchanged fails when anything was done to a machine since its log had a length.
+// unchanged fails the test if a machine was changed since its log had the given length.
 func (w *world) unchanged(logged map[netip.Addr]int) {
 	w.t.Helper()
 	for ip, h := range w.at {
@@ -40,7 +40,7 @@ func (w *world) logged() map[netip.Addr]int {
 	return list
 }
 
-// actions are what a plan does to machines, by their addresses.
+// actions returns the actions of a plan by the machines' addresses.
 func actions(p *plan.Plan) map[string]string {
 	list := map[string]string{}
 	for _, m := range p.Machines {
@@ -49,7 +49,8 @@ func actions(p *plan.Plan) map[string]string {
 	return list
 }
 
-// P05: a machine whose block is called otherwise is the same machine.
+// Renaming the block of a machine does not make it another machine.
+// Proves P05.
 func TestARenamedBlockIsAMoveAndChangesNothing(t *testing.T) {
 	for name, renamed := range map[string][]config.Machine{
 		"labels":    {block(control, "first"), block(nodeA, "worker"), block(nodeB, "other")},
@@ -82,7 +83,9 @@ func TestARenamedBlockIsAMoveAndChangesNothing(t *testing.T) {
 	}
 }
 
-// P05: when the first of several is taken out, the others move up, and the first alone is removed.
+// If the first of several machines is removed from a list, the indexes of the others change, and only the first is
+// removed.
+// Proves P05.
 func TestTheFirstOfSeveralIsRemovedAndNoOther(t *testing.T) {
 	nodeC := machine("c", "10.0.0.4", config.RoleNode)
 	w := newWorld(t, control, block(nodeA, "node[0]"), block(nodeB, "node[1]"), block(nodeC, "node[2]"))
@@ -121,7 +124,8 @@ func TestTheFirstOfSeveralIsRemovedAndNoOther(t *testing.T) {
 	}
 }
 
-// P05: what cannot be a move is refused before anything is changed, and says what to write.
+// A change that cannot be a move is refused before any change, with the text to write instead.
+// Proves P05.
 func TestWhatWouldMakeAnotherMachineOfOneIsRefused(t *testing.T) {
 	at := func(m config.Machine, ip string) config.Machine {
 		m.IP = netip.MustParseAddr(ip)
@@ -131,10 +135,10 @@ func TestWhatWouldMakeAnotherMachineOfOneIsRefused(t *testing.T) {
 		m.Name = name
 		return m
 	}
-	const second = "10.0.9.3" // an address that a machine has besides
+	const second = "10.0.9.3" // a second address of a machine
 	for name, test := range map[string]struct {
 		declared []config.Machine
-		also     string // has that address
+		also     string // block whose machine also has that address
 		want     []string
 	}{
 		"its name is another":           {[]config.Machine{control, nodeA, named(nodeB, "x")}, "", []string{"machine.b", `name = "b"`, "cluster.hcl:7"}},
@@ -174,7 +178,8 @@ func TestWhatWouldMakeAnotherMachineOfOneIsRefused(t *testing.T) {
 	}
 }
 
-// P05: a node goes on under another address, as the machine that it is.
+// A node can change its address and remains the same machine.
+// Proves P05.
 func TestANodeMayHaveAnotherAddress(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -196,7 +201,8 @@ func TestANodeMayHaveAnotherAddress(t *testing.T) {
 	}
 }
 
-// P05: an object whose block is called otherwise is not removed, not even when its former block alone is selected.
+// An object whose block is renamed is not removed, even if only its former block is selected.
+// Proves P05.
 func TestARenamedObjectIsNotRemoved(t *testing.T) {
 	object := state.Object{
 		APIVersion: "apps/v1",
@@ -218,7 +224,7 @@ func TestARenamedObjectIsNotRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	p.Plan.Pending = true // objects are looked at again in any case
+	p.Plan.Pending = true // makes the run compare objects again
 	if err := p.Apply(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -232,8 +238,9 @@ func TestARenamedObjectIsNotRemoved(t *testing.T) {
 	}
 }
 
-// P03: a machine that was removed while it was away, and so still has certificates that are revoked, gets others when
-// it comes back.
+// A machine that was removed while it was unreachable still has certificates that were revoked. It gets new ones when
+// it returns.
+// Proves P03.
 func TestAMachineThatComesBackGetsCertificatesThatAreTaken(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -268,9 +275,10 @@ func TestAMachineThatComesBackGetsCertificatesThatAreTaken(t *testing.T) {
 	}
 }
 
-// S22: a machine that was installed anew under its name is another one to the cluster. The Node of the former goes
-// before the kubelet starts, which would go on with it, with a provider ID that a Node keeps and with pods that are not
-// there; and the new one has its labels when it is there.
+// A machine that was reinstalled under its name is a new machine to the cluster. The former Node is deleted before the
+// kubelet starts. Otherwise the kubelet would continue with it, with the provider ID that a Node keeps and with pods
+// that no longer exist. The new Node gets its labels when it exists.
+// Proves S22.
 func TestANodeThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 	both := machine("second", "10.0.0.5", config.RoleControlPlane, config.RoleNode)
 	for name, m := range map[string]config.Machine{"a node": nodeA, "one of the control plane": both} {
@@ -299,7 +307,7 @@ func TestANodeThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 			if _, err := w.apply(); err == nil || slices.Contains(w.live.machines(), m.Name) {
 				t.Errorf("the kubelet does not start, and the node was labelled, which makes one: %v", err)
 			}
-			again := &hostfake.Host{Machine: fresh.Machine, Starts: fresh.Starts} // installed once more
+			again := &hostfake.Host{Machine: fresh.Machine, Starts: fresh.Starts} // reinstalled again
 			again.Machine.Identity = "of the next installation"
 			fresh, w.at[m.IP], w.hosts[m.Address] = again, again, again
 			w.live.provided[m.Name], w.live.labelled, w.live.order = was[m.Name].ProviderID, nil, nil
@@ -326,7 +334,8 @@ func TestANodeThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 	}
 }
 
-// P05: a machine that serves another cluster is neither taken over nor cleaned.
+// A machine that belongs to another cluster is neither taken over nor cleaned.
+// Proves P05.
 func TestAMachineOfAnotherClusterIsLeftAlone(t *testing.T) {
 	other, err := certs.NewCA("another", 0, time.Now())
 	if err != nil {

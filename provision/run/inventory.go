@@ -10,10 +10,10 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// inventory is what the cluster is told of its machines: those declared, and those that are not and that this run
-// leaves alone. A Node of a machine that is not in it is deleted when it falls silent, so that a run with -target or
-// -exclude takes out nothing besides what it removes or forgets. Who a machine is says what was found on it, or else
-// what the state knows.
+// inventory returns the list of machines that the cluster knows: those declared, and undeclared ones that this run
+// leaves alone. A Node whose machine is not in it is deleted once its heartbeats stop. So a run with -target or
+// -exclude must not drop machines besides those that it removes or forgets. A machine's identity is what was found on
+// it, or else what the state has.
 func (p *Prepared) inventory() inventory.Inventory {
 	identity := map[string]string{}
 	for address, m := range p.State.Machines {
@@ -59,8 +59,8 @@ func (p *Prepared) inventory() inventory.Inventory {
 	return list
 }
 
-// distinct leaves out provider IDs that several machines would have, as copies of one disk do: they are told apart by
-// nobody.
+// distinct clears provider IDs that several machines share, as copies of one disk do, because they do not identify a
+// machine.
 func distinct(list inventory.Inventory) {
 	count := map[string]int{}
 	for _, m := range list {

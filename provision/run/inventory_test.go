@@ -13,8 +13,8 @@ import (
 	"clusterctl/provision/host/hostfake"
 )
 
-// told is the inventory of the last run, which all parts of that were told of alike. Where nothing is to be done
-// nothing is told.
+// told returns the planned inventory of the last run, and checks that every part of the run received the same one. A
+// run without changes passes none on.
 func (w *world) told(from int) inventory.Inventory {
 	w.t.Helper()
 	planned := w.engine.Config.Inventory
@@ -56,17 +56,17 @@ func TestTheInventoryHasEveryMachineThatARunDoesNotRemoveS22(t *testing.T) {
 	if again := apply("a", "b", "control"); !reflect.DeepEqual(again, first) {
 		t.Errorf("it has changed without a reason: %v, was %v", again, first)
 	}
-	// A run for one machine does not take out others, whether they are declared by now or not.
+	// A run for one machine does not remove others from the inventory, even if they are no longer declared.
 	w.declare(control, placed)
 	w.engine.Targets = []string{"machine.a"}
 	if list := apply("a", "b", "control"); !reflect.DeepEqual(list, first) {
 		t.Errorf("of a run for one machine it is %v, was %v", list, first)
 	}
 	w.engine.Targets = nil
-	// Dead, and no longer declared: it goes.
+	// A machine that is unreachable and no longer declared is removed.
 	w.down["machine.b"] = errors.New("no route to host")
 	apply("a", "control")
-	// The installation under a name is another one.
+	// A reinstalled machine gets another provider ID.
 	w.install(nodeA, "installed anew")
 	if list := apply("a", "control"); list["a"].ProviderID != inventory.ProviderID(
 		w.engine.Config.Name,
@@ -77,7 +77,7 @@ func TestTheInventoryHasEveryMachineThatARunDoesNotRemoveS22(t *testing.T) {
 	}
 }
 
-// install puts another installation onto a machine.
+// install reinstalls a machine with another identity.
 func (w *world) install(m config.Machine, identity string) {
 	facts := w.at[m.IP].Machine
 	facts.Identity = identity
@@ -85,8 +85,8 @@ func (w *world) install(m config.Machine, identity string) {
 	w.hosts[m.Address] = w.at[m.IP]
 }
 
-// New host keys make no other machine of one that still has what the cluster gave it: its Node would be deleted at the
-// next reboot.
+// A machine with new host keys keeps its provider ID as long as it has the cluster's files. Otherwise its Node would be
+// deleted at the next reboot.
 func TestAProviderIDOutlivesNewHostKeysS22(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	apply := func() string {
@@ -111,7 +111,7 @@ func TestAProviderIDOutlivesNewHostKeysS22(t *testing.T) {
 	if is := apply(); is != first {
 		t.Errorf("after an apply that knows the new keys it is %s, was %s", is, first)
 	}
-	// Its Node is deleted and made anew.
+	// The Node is deleted and created again.
 	w.engine.Replaces = []string{nodeA.Address}
 	replaced := apply()
 	w.engine.Replaces = nil
@@ -124,7 +124,7 @@ func TestAProviderIDOutlivesNewHostKeysS22(t *testing.T) {
 	}
 }
 
-// Copies that were told apart since have provider IDs of their own.
+// Copies of a disk get different provider IDs when they have different identities.
 func TestCopiesHaveProviderIDsOnceTheyAreToldApartS22(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.at[nodeB.IP].Machine.Identity = w.at[nodeA.IP].Machine.Identity
@@ -156,7 +156,7 @@ func TestARunThatDoesNotForgetAMachineKeepsItInTheInventoryS22(t *testing.T) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Machines that are copies of one disk cannot be told apart.
+// Machines that are copies of one disk have no provider ID, because they have the same identity.
 func TestCopiesOfOneDiskHaveNoProviderIDS22(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.at[nodeB.IP].Machine.Identity = w.at[nodeA.IP].Machine.Identity

@@ -11,16 +11,16 @@ import (
 	"clusterctl/provision/step"
 )
 
-// issue gives steps the certificates that they will need.
+// issue issues the certificates that a machine's steps will need.
 func (p *Prepared) issue(m *machine) error {
 	some, err := p.give(m)
 	if err != nil || !some {
 		return err
 	}
-	return p.write(func() {}) // before the machine has them
+	return p.write(func() {}) // recorded before the machine receives them
 }
 
-// issueAll is issue for machines that change at the same time, with one write for all.
+// issueAll does the same as issue for machines that change at the same time, with one write of the state for all.
 func (p *Prepared) issueAll(ctx context.Context, list []*machine) error {
 	err := p.each(ctx, list, func(_ context.Context, m *machine) error {
 		_, err := p.give(m)
@@ -56,8 +56,8 @@ func (p *Prepared) give(m *machine) (some bool, err error) {
 	return some, nil
 }
 
-// joined writes down that a machine is as declared. What a control plane's members go by is on the disk before the next
-// one changes.
+// joined records that a machine is as declared. For machines of the control plane the state is on disk before the next
+// machine changes.
 func (p *Prepared) joined(m *machine) error {
 	if m.Has(config.RoleControlPlane) {
 		return p.write(func() { p.join(m) })

@@ -23,20 +23,20 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// operator is a process that is killed at one of the things that it does: with it go its connections, and nothing that
-// it would have done afterwards is done, neither to the state nor to the cluster. Agents end what they were asked.
+// operator is a process that is killed at one of its events. Its connections end, and it changes nothing afterwards,
+// neither the state nor the cluster. Agents complete the step that they have begun.
 type operator struct {
 	w     *world
-	at    int // of the events; zero is never
+	at    int // number of the event; zero: never
 	mu    sync.Mutex
 	seen  int
 	steps int
 	last  run.Event
 	conns []net.Conn
-	left  map[string][]byte // what its state's folder has when it dies
+	left  map[string][]byte // content of the state's folder when it is killed
 }
 
-// stride is at which of the steps that agents report; with 1 the test takes a minute of a processor.
+// stride selects every n-th step that agents report. With 1, the test takes a minute of CPU time.
 var stride = flag.Int(
 	"killed-stride",
 	8,
@@ -45,7 +45,8 @@ var stride = flag.Int(
 
 var errKilled = errors.New("killed")
 
-// killed lets what is declared be applied by an operator that is killed, and reports whether it came that far.
+// killed applies the declared configuration with an operator that is killed at an event, and reports whether the event
+// occurred.
 func (w *world) killed(at int) (op *operator, hit bool) {
 	w.t.Helper()
 	op = &operator{w: w, at: at}
@@ -106,7 +107,7 @@ func (op *operator) dial(_ context.Context, m config.Machine) (run.Agent, error)
 	return agent.NewClient(near), nil
 }
 
-// folder is what is in the state's folder.
+// folder returns the files in the state's folder.
 func (w *world) folder() map[string][]byte {
 	files := map[string][]byte{}
 	entries, err := os.ReadDir(w.engine.Store.Dir)
@@ -138,7 +139,7 @@ func (w *world) lay(files map[string][]byte) {
 	}
 }
 
-// mortal is a cluster that does no more for an operator that is dead.
+// mortal is a cluster that refuses the requests of a killed operator.
 type mortal struct {
 	*fakeLive
 	op *operator
@@ -198,8 +199,9 @@ func (m *mortal) ForgetFormer(ctx context.Context, node string, now inventory.Ma
 	return m.fakeLive.ForgetFormer(ctx, node, now)
 }
 
-// P02: wherever an operator is killed, at each of the things that a first apply, a change and a removal do, the next
-// apply ends it and leaves nothing to do; authorities are never made a second time, and what was removed is away.
+// The operator is killed at each event of a first apply, a change and a removal. Each time, the next apply completes
+// the work and leaves nothing to do. Authorities are never created a second time, and removed machines are gone.
+// Proves P02.
 func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -220,7 +222,7 @@ func TestWhereverTheOperatorIsKilledTheNextApplyEndsIt(t *testing.T) {
 	}
 	for name, work := range map[string]struct {
 		before, after []config.Machine
-		members       []string // of the store, at the beginning
+		members       []string // of etcd, at the beginning
 	}{
 		"first apply": {nil, all, []string{"control", "second", "third"}},
 		"change":      {all, changed(all), []string{"control", "second", "third"}},
@@ -290,7 +292,7 @@ func (w *world) declared(address string) (config.Machine, bool) {
 	return config.Machine{}, false
 }
 
-// authorities are those of a state that was written, nil when none was.
+// authorities returns the authorities of a written state, or nil without a state.
 func (w *world) authorities(folder map[string][]byte) map[string][]byte {
 	w.t.Helper()
 	if folder["state.json"] == nil {

@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// protected refuses what prevent_destroy keeps.
+// protected returns an error if the plan would delete something that prevent_destroy protects.
 func (p *Prepared) protected() error {
 	errs := []error{p.Plan.Protected(p.engine.Config, p.State)}
 	going, err := p.going()
@@ -20,7 +20,7 @@ func (p *Prepared) protected() error {
 	if len(going) == 0 {
 		return errors.Join(errs...)
 	}
-	if p.live == nil { // nothing is compared before all is destroyed
+	if p.live == nil { // a destroy does not compare objects, so there is no client yet
 		if p.live, err = p.engine.Live(p.State, p.engine.Config); err != nil {
 			return err
 		}
@@ -29,11 +29,11 @@ func (p *Prepared) protected() error {
 	if err != nil {
 		return err
 	}
-	said := map[state.Object]bool{} // by blocks, which may not have been applied yet
+	said := map[state.Object]bool{} // as the blocks declare it, which may not have been applied yet
 	for _, d := range declared {
 		said[d.Identity()] = d.Protected
 	}
-	within := map[string][]state.Object{} // by namespace
+	within := map[string][]state.Object{} // protected objects, by namespace
 	for _, o := range p.State.Objects {
 		if o.Protected || said[o.Identity()] {
 			within[o.Namespace] = append(within[o.Namespace], o)
@@ -80,7 +80,7 @@ func (p *Prepared) protected() error {
 	return errors.Join(errs...)
 }
 
-// protection has the state say what is declared of prevent_destroy, also where nothing else changes.
+// protection updates the state with the declared values of prevent_destroy, even if nothing else changes.
 func (p *Prepared) protection() error {
 	if p.engine.Destroy || p.engine.Refresh {
 		return nil
@@ -111,10 +111,10 @@ func (p *Prepared) protection() error {
 	return p.engine.Store.Write(p.State)
 }
 
-// mayLose refuses to delete objects with which data goes, unless they are named.
+// mayLose refuses to delete objects whose data would be lost, unless -allow-data-loss names them.
 func (p *Prepared) mayLose() error {
 	if p.engine.Destroy {
-		return nil // that is what it says
+		return nil // losing data is what the command is for
 	}
 	going, err := p.going()
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *Prepared) mayLose() error {
 	return errors.Join(errs...)
 }
 
-// lossOf finds the object of an entry.
+// lossOf returns what data is lost with the object of a plan entry, or "".
 func (p *Prepared) lossOf(entry plan.Object) string {
 	for _, o := range p.State.Objects {
 		if o.Kind == entry.Kind && o.FullName() == entry.Name && o.Address == entry.Address {
@@ -152,7 +152,7 @@ func (p *Prepared) lossOf(entry plan.Object) string {
 	return ""
 }
 
-// going are the objects that the plan deletes, whether or not the API has been asked yet.
+// going returns the objects that the plan deletes, whether or not they have been compared with the API yet.
 func (p *Prepared) going() ([]state.Object, error) {
 	if p.engine.Destroy {
 		return p.State.Objects, nil

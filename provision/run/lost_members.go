@@ -7,17 +7,17 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// lost reports whether a machine's member has lost its data, as with a new disk. It
-// cannot come back as itself: it joins anew.
+// lost reports whether a machine's store member has lost its data, for example after a new disk. It cannot resume as
+// the same member and must join as a new one.
 func (p *Prepared) lost(m *machine) bool {
 	_, member := p.State.Etcd[m.Name]
 	return member && p.State.Machines[m.Address].Joined && m.agent != nil && !m.facts.EtcdData
 }
 
-// lostMajority is an error when so many members have lost their data that the rest is no majority: members that join
-// need one, and a store that would begin anew without a word would be an empty one.
+// lostMajority returns an error if so many members have lost their data that the rest is no majority. Members can only
+// join with a majority, and a store that silently started over would be empty.
 func (p *Prepared) lostMajority() error {
-	if p.State.Restore != nil { // the others join the first member one after the other
+	if p.State.Restore != nil { // the others join the first member one after another
 		return nil
 	}
 	var lost, left []string

@@ -14,7 +14,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// plane is machines of the control plane that share a store.
+// plane returns control-plane machines that share an etcd cluster.
 func plane(t *testing.T, names ...string) (*world, *hostfake.Etcd, func(names ...string)) {
 	t.Helper()
 	ips := map[string]string{"a": "10.0.0.11", "b": "10.0.0.12", "c": "10.0.0.13", "d": "10.0.0.14", "e": "10.0.0.15"}
@@ -37,7 +37,7 @@ func plane(t *testing.T, names ...string) (*world, *hostfake.Etcd, func(names ..
 }
 
 func voters(t interface{ Errorf(string, ...any) }, store *hostfake.Etcd) (names []string) {
-	members, _ := store.Members(context.Background()) // it is in memory
+	members, _ := store.Members(context.Background()) // the store is in memory
 	for _, m := range members {
 		if m.Learner || m.Name == "" {
 			t.Errorf("%+v has no vote", m)
@@ -48,8 +48,9 @@ func voters(t interface{ Errorf(string, ...any) }, store *hostfake.Etcd) (names 
 	return names
 }
 
-// S10: the control plane grows and shrinks in any order of names, and each that joins begins beside the members that
-// there are then.
+// The control plane can grow and shrink with any order of names. Each joining machine begins with the members of that
+// time.
+// Proves S10.
 func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 	for _, sizes := range [][]int{{1, 3}, {2, 3, 1}, {3, 5, 2}, {4, 5, 1, 2}} {
 		for _, order := range []string{"abcde", "edcba", "cadbe"} {
@@ -58,7 +59,7 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 			w.mustApply()
 			for _, size := range sizes[1:] {
 				declared := slices.Clone(names[:size])
-				slices.Reverse(declared) // new ones first
+				slices.Reverse(declared) // new machines first
 				declare(declared...)
 				w.mustApply()
 				have := voters(t, store)
@@ -78,8 +79,8 @@ func TestTheControlPlaneGrowsInAnyOrderOfNames(t *testing.T) {
 	}
 }
 
-// S10: a replica that works is not dropped for the sake of an odd number, unless the configuration says how many there
-// are.
+// A healthy member is not removed only to get an odd number of members, unless the configuration sets the number.
+// Proves S10.
 func TestAHealthyMemberStays(t *testing.T) {
 	for _, said := range []bool{false, true} {
 		w, store, declare := plane(t, "a", "b", "c")
@@ -93,7 +94,8 @@ func TestAHealthyMemberStays(t *testing.T) {
 	}
 }
 
-// S10: what runs that were cut off and starts that failed have left keeps no machine from joining.
+// Remains of interrupted runs and failed starts do not keep a machine from joining.
+// Proves S10.
 func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 	for name, leave := range map[string]func(*world, *hostfake.Etcd) error{
 		"an unnamed learner of its own": func(_ *world,
@@ -130,7 +132,8 @@ func TestWhatAnEarlierJoinHasLeftIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// P07: a member that lost its disk joins anew instead of beginning a store of its own.
+// A member that lost its disk joins again, and does not begin a new etcd cluster.
+// Proves P07.
 func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -162,8 +165,9 @@ func TestAMemberThatLostItsDataJoinsAnew(t *testing.T) {
 	}
 }
 
-// P07: a machine that was dead when it was removed comes back with its member's data. The
-// data is of this cluster, so it is cleaned and the machine joins; another cluster's is refused.
+// A machine that was unreachable when it was removed returns with its member's data. The data belongs to this cluster,
+// so the machine is cleaned and joins. A machine with another cluster's data is refused.
+// Proves P07.
 func TestAFormerMemberComesBack(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -186,7 +190,7 @@ func TestAFormerMemberComesBack(t *testing.T) {
 
 	delete(w.down, "machine.control")
 	h := w.hosts["machine.control"]
-	if err := h.Stop(t.Context(), "etcd.service"); err != nil { // the store does not let it in
+	if err := h.Stop(t.Context(), "etcd.service"); err != nil { // etcd does not accept the removed member
 		t.Fatal(err)
 	}
 	w.declare(control, second, third)

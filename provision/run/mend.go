@@ -12,10 +12,10 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// mend mends what does not work, on all machines at once and before anything else: certificates that nobody takes any
-// more, units that are dead. Machines of which one after the other is changed, each waiting for the others to be well,
-// could never come back from certificates that have ended everywhere. What cannot be mended is said and is met again
-// when its machine's turn comes; whether the rest may go on is judged by how the control plane is then.
+// mend repairs what does not work, on all machines at once and before anything else: expired or untrusted certificates
+// and dead units. Machines that change one after another, each waiting for the others to be well, could never recover
+// from certificates that have expired everywhere. What cannot be repaired is reported, and is met again when the
+// machine changes. Whether the run may continue then depends on the health of the control plane.
 func (p *Prepared) mend(ctx context.Context) error {
 	if p.fresh {
 		return nil
@@ -52,10 +52,10 @@ func (p *Prepared) mendOne(ctx context.Context, m *machine) error {
 	if errors.Is(err, agent.ErrLost) {
 		return p.aside(ctx, m, p.again(ctx, m, 1))
 	}
-	return p.aside(ctx, m, p.checkOne(ctx, m)) // what was mended decides what is left to do
+	return p.aside(ctx, m, p.checkOne(ctx, m)) // the repairs decide what is left to do
 }
 
-// mendedFirst says what is going to be mended on a machine, "" when nothing is.
+// mendedFirst describes what will be mended on a machine before other changes, or returns "".
 func (p *Prepared) mendedFirst(m *machine) string {
 	if p.fresh {
 		return ""
@@ -63,7 +63,7 @@ func (p *Prepared) mendedFirst(m *machine) string {
 	return plan.MendLine(plan.Mending(m.steps, m.changes), m.steps, m.changes)
 }
 
-// only is a machine with some of its steps.
+// only returns a copy of a machine with some of its steps.
 func (m *machine) only(which []int) *machine {
 	part := *m
 	part.steps, part.changes = nil, nil
@@ -73,7 +73,7 @@ func (m *machine) only(which []int) *machine {
 	return &part
 }
 
-// unmended adds to why something is not done what could not be mended on machines of the control plane.
+// unmended adds to err what could not be mended on machines of the control plane.
 func (p *Prepared) unmended(err error) error {
 	var why []string
 	for _, m := range p.machines {

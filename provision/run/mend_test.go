@@ -22,7 +22,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// expire has all certificates of a machine end yesterday, those in kubeconfigs too.
+// expire replaces all certificates of a machine, including those in kubeconfigs, with certificates that expired
+// yesterday.
 func (w *world) expire(address string) {
 	w.t.Helper()
 	s, err := w.engine.Store.Read()
@@ -66,7 +67,7 @@ func (w *world) put(h *hostfake.Host, path string, text []byte) {
 	}
 }
 
-// ended is a certificate for the same as another, which has ended yesterday.
+// ended returns a certificate with the properties of another that expired yesterday.
 func (w *world) ended(s *state.State, like []byte) certs.Pair {
 	w.t.Helper()
 	leaf, err := certs.ParseCert(like)
@@ -97,7 +98,7 @@ func (w *world) ended(s *state.State, like []byte) certs.Pair {
 	return certs.Pair{}
 }
 
-// certified has daemons answer that have a certificate that is still good, as they do: they read it with each
+// certified makes daemons answer only while their certificate is valid, as real daemons do. They read it for each
 // connection.
 func (w *world) certified() {
 	good := func(h *hostfake.Host, path string) error {
@@ -132,8 +133,9 @@ func (w *world) certified() {
 	}
 }
 
-// P05: three control planes whose certificates have all ended come back by one apply: all of them are mended before any
-// is judged by how the others are.
+// One apply repairs three control-plane machines whose certificates have all expired. All machines are repaired before
+// the health of the others is considered.
+// Proves P05.
 func TestCertificatesThatHaveEndedAreReplacedEverywhereBeforeAnythingIsJudged(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -187,7 +189,8 @@ func TestCertificatesThatHaveEndedAreReplacedEverywhereBeforeAnythingIsJudged(t 
 	}
 }
 
-// P05: the only machine of the control plane comes back in the same way.
+// The only control-plane machine is repaired in the same way.
+// Proves P05.
 func TestTheOnlyControlPlaneComesBackWhenItsCertificatesHaveEnded(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -202,8 +205,8 @@ func TestTheOnlyControlPlaneComesBackWhenItsCertificatesHaveEnded(t *testing.T) 
 	}
 }
 
-// P05: units that are dead on two of three machines are started on both before the third is asked whether it may be
-// changed.
+// Units that have failed on two of three machines are started on both before a change of the third is considered.
+// Proves P05.
 func TestDeadUnitsAreStartedBeforeTheRestIsJudged(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -231,7 +234,8 @@ func TestDeadUnitsAreStartedBeforeTheRestIsJudged(t *testing.T) {
 	}
 }
 
-// A machine that could not be mended is said, and keeps no other from being mended; nothing says to take it out.
+// A machine that could not be repaired is reported and does not keep others from being repaired. The message does not
+// suggest removing it.
 func TestAMachineThatCannotBeMendedSendsNobodyTheWrongWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second, third := machine(
@@ -268,7 +272,7 @@ func TestAMachineThatCannotBeMendedSendsNobodyTheWrongWay(t *testing.T) {
 	})
 }
 
-// answers is that a machine's API server or member does not answer others where its unit does not run.
+// answers returns an error for the URL of an API server or etcd member whose unit does not run.
 func (w *world) answers(address string) error {
 	at, err := url.Parse(address)
 	if err != nil {

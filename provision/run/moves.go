@@ -11,7 +11,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// move has the state call things by the addresses that moved blocks give them.
+// move renames things in the state as the moved blocks declare.
 func (p *Prepared) move() error {
 	var errs []error
 	for _, m := range p.engine.Config.Moved {
@@ -24,8 +24,9 @@ func (p *Prepared) move() error {
 	return errors.Join(errs...)
 }
 
-// Rename gives everything in a state whose address is from, or begins with it as that of an instance does, the address
-// to, and returns how many that were. What the state does not know is not an error: it has been renamed, or never was.
+// Rename changes the address from to to for everything in a state, including addresses of instances of from. It returns
+// how many it renamed. An address that is not in the state is not an error: it has been renamed already, or never
+// existed.
 func Rename(s *state.State, from, to string) (n int, err error) {
 	renamed := func(address string) (string, bool) {
 		if !config.Covers(from, address) && !strings.HasPrefix(address, from+".") {
@@ -57,7 +58,7 @@ func Rename(s *state.State, from, to string) (n int, err error) {
 	return n, nil
 }
 
-// left reports whether a removed block says that what was applied under an address stays as it is.
+// left reports whether a removed block says that whatever was applied under an address stays unchanged.
 func (e *Engine) left(address string) bool {
 	return !e.Destroy &&
 		slices.ContainsFunc(
@@ -66,7 +67,7 @@ func (e *Engine) left(address string) bool {
 		)
 }
 
-// forgettable plans to forget what removed blocks leave as it is.
+// forgettable adds to the plan what the state will forget because of removed blocks that leave things as they are.
 func (p *Prepared) forgettable() error {
 	var errs []error
 	for _, r := range p.engine.Config.Removed {
@@ -116,7 +117,7 @@ func (p *Prepared) forgettable() error {
 	return errors.Join(errs...)
 }
 
-// forgetLeft takes out of the state what is left as it is.
+// forgetLeft removes from the state the machines and objects that removed blocks leave unchanged.
 func (p *Prepared) forgetLeft() error {
 	before := len(p.State.Machines) + len(p.State.Objects)
 	for _, address := range sortedMachines(p.State) {

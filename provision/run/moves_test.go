@@ -12,7 +12,7 @@ import (
 
 var said = config.Source{File: "cluster.hcl", Line: 40}
 
-// remember puts objects into the state as if they had been applied.
+// remember adds objects to the state as if they had been applied.
 func (w *world) remember(objects ...state.Object) {
 	w.t.Helper()
 	s, err := w.engine.Store.Read()
@@ -34,8 +34,9 @@ func (w *world) known() *state.State {
 	return s
 }
 
-// P05: moved blocks rename what neither its address in the network nor its name tells, and are written down also when
-// nothing else is done.
+// Moved blocks rename objects and machines that neither address nor name identify. They are recorded even if the run
+// has nothing else to do.
+// Proves P05.
 func TestMovedBlocksRenameWhatTheStateKnows(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -83,7 +84,8 @@ func TestAMoveOntoAnotherMachineIsRefused(t *testing.T) {
 	}
 }
 
-// P05: what a removed block leaves as it is stays untouched, and is known no more.
+// A machine or object that a removed block leaves in place stays unchanged and is removed from the state.
+// Proves P05.
 func TestWhatIsLeftAsItIsIsForgotten(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -115,7 +117,8 @@ func TestWhatIsLeftAsItIsIsForgotten(t *testing.T) {
 	}
 }
 
-// P05: prevent_destroy holds when the block says so, and when the block is gone.
+// prevent_destroy applies while the block sets it, and after the block was deleted.
+// Proves P05.
 func TestWhatIsProtectedIsNotTakenAway(t *testing.T) {
 	kept := nodeB
 	kept.PreventDestroy = true
@@ -170,7 +173,8 @@ func TestWhatIsProtectedIsNotTakenAway(t *testing.T) {
 	}
 }
 
-// S37: what goes with its data goes only when it is named, before anything is done.
+// What contains data is only deleted if the user names it, and otherwise the run stops before any change.
+// Proves S37.
 func TestDataIsLostOnlyWhereItIsNamed(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()

@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// poolsObject is what tells the cluster of its pools of addresses.
+// poolsObject is the object that holds the cluster's address pools.
 var poolsObject = state.Object{
 	APIVersion: "v1",
 	Kind:       "ConfigMap",
@@ -21,7 +21,7 @@ var poolsObject = state.Object{
 	Name:       daemons.PoolsName,
 }
 
-// compare looks at the objects, when there is a cluster to look at.
+// compare compares the declared objects with those in the cluster, if there is a cluster.
 func (p *Prepared) compare(ctx context.Context) error {
 	if p.engine.Destroy {
 		return nil
@@ -61,7 +61,8 @@ func (p *Prepared) compare(ctx context.Context) error {
 	case errors.As(err, &refused):
 		p.refused = refused
 	case err != nil:
-		// Certificates are renewed, and daemons repaired, also when the API is down.
+		// An unreachable API does not stop the plan: certificates must be renewed and daemons repaired in that case as
+		// well.
 		p.Plan.Pending, p.Plan.Unanswered = true, err.Error()
 		p.Plan.Warnings = append(
 			p.Plan.Warnings,

@@ -11,7 +11,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P05: a plan whose objects could not be compared says so and fails, rather than that there is nothing to change.
+// A plan whose objects could not be compared reports this and fails. It does not report that there is nothing to
+// change.
+// Proves P05.
 func TestAPlanThatCouldNotCompareObjectsIsNotWhole(t *testing.T) {
 	w := newWorld(t, control)
 	w.live.objects = []state.Object{
@@ -39,7 +41,8 @@ func TestAPlanThatCouldNotCompareObjectsIsNotWhole(t *testing.T) {
 	}
 }
 
-// P02: a machine that hangs keeps no object from being applied, be the cluster new or not.
+// A machine that hangs does not keep objects from being applied, in a new cluster or an existing one.
+// Proves P02.
 func TestObjectsAreAppliedWhileAMachineHangs(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	hang := func() {
@@ -62,7 +65,8 @@ func TestObjectsAreAppliedWhileAMachineHangs(t *testing.T) {
 	w.mustApply()
 }
 
-// P02: nor does one that fails, wherever it is; the run ends with what that machine says.
+// A machine that fails does not either, whatever its role. The run ends with the error of that machine.
+// Proves P02.
 func TestObjectsAreAppliedAlthoughAMachineFails(t *testing.T) {
 	second := machine("second", "10.0.0.5", config.RoleControlPlane)
 	w := newWorld(t, control, second, nodeA)
@@ -86,8 +90,9 @@ func TestObjectsAreAppliedAlthoughAMachineFails(t *testing.T) {
 	}
 }
 
-// P05: a node is labelled when its kubelet has registered: an object made before that would be taken for a node without
-// taints. One that is left out and has never joined gets none.
+// A node is labelled after its kubelet has registered it. An object that was created earlier would look like a node
+// without taints. A node that is left out and has never joined is not labelled.
+// Proves P05.
 func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.engine.Excludes = []string{"machine.b"}
@@ -102,7 +107,7 @@ func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
 	}
 }
 
-// Once pools were applied, there being none has to be said: the objects that a run applies know that there were some.
+// After pools were applied, their absence must be applied too, so the objects of a run know that there were pools.
 func TestARunKnowsThatThereWerePoolsS22(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.live.objects = []state.Object{

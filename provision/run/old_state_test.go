@@ -13,9 +13,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// S10, P04: what the cluster was given since a copy of the state was made is not taken back by an apply that goes by
-// that copy: neither the key that values in the store are encrypted with, nor those that sign tokens and certificates,
-// nor that a certificate is revoked.
+// An apply with an old copy of the state reverts nothing that the cluster received since: the encryption key of values
+// in etcd, the keys that sign tokens and certificates, and revocations.
+// Proves S10, P04.
 func TestAnOldStateTakesNothingBack(t *testing.T) {
 	key := func(name string) config.Encryption {
 		return config.Encryption{Provider: "secretbox", Key: name, Resources: []string{"secrets"}}
@@ -91,7 +91,8 @@ func TestAnOldStateTakesNothingBack(t *testing.T) {
 	}
 }
 
-// P07: a restore by a state that is older than the cluster stops before anything is thrown away.
+// A restore with a state that is older than the cluster stops before it deletes anything.
+// Proves P07.
 func TestAnOldStateRestoresNothing(t *testing.T) {
 	w := three(t)
 	w.former()

@@ -9,7 +9,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// stages says in which order Apply does what the plan shows. A plan that Apply would refuse has none.
+// stages returns the order in which Apply carries out the plan. A plan that Apply would refuse has no stages.
 func (p *Prepared) stages() (list []plan.Stage) {
 	if p.Plan.Empty() && !p.Plan.Pending || len(p.Plan.Unreached()) > 0 {
 		return nil
@@ -99,9 +99,9 @@ func matching(list []*machine, is func(*machine) bool) (found []*machine) {
 	return found
 }
 
-// split divides machines that are no control plane of a cluster that is there. New ones, and those of which nothing
-// restarts, change all at once, the others within the budget. A new release that does not work is to be met by one of
-// these, not by as many as the budget allows.
+// split divides machines that do not belong to an existing control plane. New machines, and those on which nothing
+// restarts, change all at once. The others change within the budget. With a new release one of them goes ahead, so that
+// a release that does not work breaks one machine only.
 func (p *Prepared) split(list []*machine) (together, ahead, rolled []*machine) {
 	for _, m := range list {
 		if m.action == plan.Change && !p.fresh && m.Has(config.RoleNode) && len(plan.Restarted(m.changes)) > 0 {
@@ -116,7 +116,7 @@ func (p *Prepared) split(list []*machine) (together, ahead, rolled []*machine) {
 	return together, ahead, rolled
 }
 
-// budget is how many nodes whose daemons restart change at the same time.
+// budget returns how many nodes whose daemons restart may change at the same time.
 func (p *Prepared) budget() int {
 	return plan.Budget(p.engine.Config.Roll.MaxUnavailable, p.count(config.RoleNode))
 }

@@ -15,8 +15,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P02: the plan names its stages, and applying it goes by them: no machine of one is begun before all of the one before
-// are done.
+// The plan names its stages, and apply follows them: no machine of a stage begins before all machines of the previous
+// stage are done.
+// Proves P02.
 func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 	c := machine("c", "10.0.0.6", config.RoleNode)
 	w := newWorld(t, append(threeControl(), c)...)
@@ -58,7 +59,7 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 	if got := titles(p); !slices.Equal(got, want) {
 		t.Errorf("the stages are %q", got)
 	}
-	done := 0 // where the stage before was over
+	done := 0 // end of the previous stage
 	for _, s := range p.Stages[1:] {
 		over := done
 		for _, address := range s.Machines {
@@ -86,8 +87,8 @@ func TestMachinesAreChangedInTheOrderOfThePlansStages(t *testing.T) {
 	}
 }
 
-// titles are the stages of a plan in short: how each is called, how many machines and objects it has, and how many
-// machines at once.
+// titles returns a summary of a plan's stages: the title, the numbers of machines and objects, and how many machines
+// change at once.
 func titles(p *plan.Plan) (list []string) {
 	for _, s := range p.Stages {
 		words := strings.Fields(s.Title)

@@ -8,8 +8,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// preflight finds out what keeps machines from being what they are declared to be: everything about all of them at
-// once, a table for each that has errors.
+// preflight checks whether all machines can become what they are declared to be. It reports everything about all
+// machines at once, with one table for each machine that has errors.
 func (p *Prepared) preflight() error {
 	var known []plan.Known
 	for _, m := range p.judged() {
@@ -33,7 +33,7 @@ func (p *Prepared) preflight() error {
 	return errors.Join(tables...)
 }
 
-// judged are the machines that are reached, and are to be there.
+// judged returns the machines that were reached and stay in the cluster.
 func (p *Prepared) judged() (list []*machine) {
 	for _, m := range p.machines {
 		if m.action != plan.Remove && m.dead == nil && m.agent != nil {
@@ -43,7 +43,7 @@ func (p *Prepared) judged() (list []*machine) {
 	return list
 }
 
-// table is everything that was found out about one machine.
+// table returns one error with all errors and warnings of one machine.
 func table(errs, warnings []string) error {
 	if len(errs) == 1 && len(warnings) == 0 {
 		return errors.New(errs[0])
@@ -59,7 +59,7 @@ func table(errs, warnings []string) error {
 	return errors.New(text.String())
 }
 
-// fits is whether what is to be sent has room on each machine.
+// fits returns an error for each machine that has no room for the files to be sent to it.
 func (p *Prepared) fits() error {
 	var errs []error
 	for _, m := range p.judged() {

@@ -25,25 +25,25 @@ type Prepared struct {
 	Plan  *plan.Plan
 	State *state.State
 
-	// Secrets are the sensitive values of this configuration, and of those that were applied before.
+	// Secrets are the sensitive values of this configuration and of those that were applied before.
 	Secrets []string
 
 	engine   *Engine
 	saves    saves
-	owed     int // changes of the state that are to be written
+	owed     int // changes of the state that are not yet written
 	lists    revocationLists
 	began    time.Time
-	renewed  map[string]bool // names of certificates, whether they are to be renewed
+	renewed  map[string]bool // by name of certificate: whether it is to be renewed
 	machines []*machine
 	fresh    bool // there is no cluster yet
 	live     Cluster
-	former   map[string]string // addresses of blocks, by those that the same machines have now
-	renamed  bool              // moved blocks have changed what the state calls things
-	anew     []state.Object    // objects that were taken away by this run, to be made anew
-	refused  Refused           // objects that the API does not take
-	skipped  []skipped         // machines that were not reached, and are left out
+	former   map[string]string // former addresses of blocks, by the present addresses of the same machines
+	renamed  bool              // moved blocks have renamed things in the state
+	anew     []state.Object    // objects that this run has deleted in order to create them again
+	refused  Refused           // objects that the API refuses
+	skipped  []skipped         // machines that were not reached and are left out
 	revokes  bool              // this run has revoked certificates of machines that stay
-	ended    []state.Object    // that a run which was cut off has removed, and the state still names
+	ended    []state.Object    // objects that an interrupted run has removed, still listed in the state
 }
 
 // machine is one machine during a run.
@@ -51,24 +51,24 @@ type machine struct {
 	config.Machine
 	agent   Agent
 	facts   host.Facts
-	saw     *agent.Turn // this run's turn, with the last run on the machine when this run first connected
-	asked   time.Time   // by the operator's clock
+	saw     *agent.Turn // this run's turn, with the last run on the machine as seen at the first connection
+	asked   time.Time   // when the facts were read, by the operator's clock
 	steps   []step.Step
 	changes []step.Change
 	action  string
-	dead    error // not reached, and removed or only looked for
-	makes   bool  // its node comes with this run
-	came    bool  // and is there
+	dead    error // why it was not reached, if it is to be removed or only a plan is wanted
+	makes   bool  // the machine's node is created by this run
+	came    bool  // the machine has joined in this run
 
 	issued bool // the steps have their certificates
 
-	brought int64 // bytes of this program that were sent to the machine in order to plan
+	brought int64 // bytes of this program that were sent to the machine for planning
 
-	unmended error // why what does not work on it could not be mended
-	left     error // why it is left out of what comes after
+	unmended error // why mend could not repair the machine
+	left     error // why the machine is left out of later stages
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (p *Prepared) Close() {
 	for _, m := range p.machines {
 		if m.agent != nil {
@@ -208,7 +208,7 @@ func (e *Engine) prepare(ctx context.Context) (*Prepared, error) {
 	return p, nil
 }
 
-// Unreached says why a plan is not whole, nil when it is.
+// Unreached returns why a plan is incomplete, or nil if it is complete.
 func (p *Prepared) Unreached() error {
 	var errs []error
 	for _, m := range p.machines {
@@ -241,8 +241,8 @@ func (p *Prepared) Unreached() error {
 	return errors.Join(errs...)
 }
 
-// started reports whether a machine of the control plane has been brought up before. Until
-// then a first store needs all of its members to start at once.
+// started reports whether a machine of the control plane has joined in an earlier run. Until then, all members of the
+// new store must start at once.
 func (p *Prepared) started() bool {
 	for _, m := range p.State.Machines {
 		if m.Joined && m.Machine.Has(config.RoleControlPlane) {
@@ -252,12 +252,12 @@ func (p *Prepared) started() bool {
 	return false
 }
 
-// each does something with machines at the same time, and returns all errors.
+// each calls do for machines in parallel and returns all errors.
 func (p *Prepared) each(ctx context.Context, list []*machine, do func(context.Context, *machine) error) error {
 	return p.most(ctx, p.engine.parallelism(), list, do)
 }
 
-// most is each with so many machines at a time.
+// most does the same as each, with at most limit machines at a time.
 func (p *Prepared) most(
 	ctx context.Context,
 	limit int,
@@ -274,7 +274,7 @@ func (p *Prepared) most(
 			if err == nil {
 				err = do(ctx, m)
 			}
-			if err != nil && interrupted(ctx) { // how each machine met that says nothing
+			if err != nil && interrupted(ctx) { // how each machine reports the interruption is not interesting
 				return nil
 			}
 			if err != nil {
@@ -295,7 +295,7 @@ func (p *Prepared) most(
 
 const factsTimeout = 30 * time.Second
 
-// check has every machine's steps checked.
+// check checks the steps of all machines.
 func (p *Prepared) check(ctx context.Context) error {
 	if reached := len(matching(p.machines, func(m *machine) bool { return m.dead == nil })); reached > 0 {
 		p.engine.say(Event{Kind: EventPhase, Message: "inspecting " + plan.Number(reached, "machine")})
@@ -322,7 +322,7 @@ func (p *Prepared) checkOne(ctx context.Context, m *machine) error {
 	return hangs(ctx, checkTimeout, err)
 }
 
-// hangs says of a machine that used up the time that it had for an answer what that means.
+// hangs returns an error that says that a machine hangs, if ctx's deadline has passed; otherwise it returns err.
 func hangs(ctx context.Context, limit time.Duration, err error) error {
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("it hangs: it has not answered for %s: %w", limit, err)
@@ -330,7 +330,7 @@ func hangs(ctx context.Context, limit time.Duration, err error) error {
 	return err
 }
 
-// stepsOf reads the state, which others that are done may be written down in meanwhile.
+// stepsOf returns a machine's steps. It holds writing, because other machines that finish change the state meanwhile.
 func (p *Prepared) stepsOf(m *machine) ([]step.Step, error) {
 	writing.Lock()
 	defer writing.Unlock()

@@ -8,7 +8,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// prevent_destroy holds from the moment that it is written: also before it has been applied once.
+// prevent_destroy applies as soon as the configuration contains it, even before the first apply with it.
 func TestAnObjectIsProtectedBeforeThatWasApplied(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -40,7 +40,8 @@ func TestAnObjectIsProtectedBeforeThatWasApplied(t *testing.T) {
 	w.unchanged(before)
 }
 
-// What is in a namespace goes with it, also what is declared and says prevent_destroy.
+// A namespace is deleted with its objects, so a declared object in it that sets prevent_destroy keeps it from being
+// deleted.
 func TestANamespaceWithWhatIsProtectedStays(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -68,8 +69,8 @@ func TestANamespaceWithWhatIsProtectedStays(t *testing.T) {
 	w.unchanged(before)
 }
 
-// What is taken away of a cluster that lives on leaves it in good order, and objects go by their blocks: destroy does
-// neither.
+// destroy refuses to remove a part of a cluster that continues to exist, because destroy neither removes machines in
+// good order nor removes objects by their blocks.
 func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -109,7 +110,7 @@ func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
 	refused("destroy -exclude: the cluster lives on without machine.a, machine.second")
 	w.unchanged(before)
 
-	w.engine.Excludes = []string{"machine.third"} // which does not answer, say
+	w.engine.Excludes = []string{"machine.third"} // for example because it is unreachable
 	w.mustApply()
 	if s := w.known(); len(s.Machines) != 1 {
 		t.Errorf("the state has %v", s.Machines)

@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Rebuild makes a state that was lost anew of what the declared machines and the API say. Nothing is changed on any of
-// them, and nothing is written. notes are what it could not learn.
+// Rebuild reconstructs a lost state from what the declared machines and the API report. It changes nothing on them and
+// writes nothing. notes describe what it could not find out.
 func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, err error) {
 	p := &Prepared{engine: e, State: &state.State{}}
 	defer p.Close()
@@ -65,7 +65,7 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 	}
 	s.Objects = objects
 	if now, err := live.Revision(ctx); err == nil {
-		s.Revision = now // above where it began when the store was last restored, which is what matters
+		s.Revision = now // the revision only has to be higher than where the store began when it was last restored
 	}
 	nodes, err := live.Nodes(ctx)
 	if err == nil {
@@ -85,7 +85,7 @@ func (e *Engine) Rebuild(ctx context.Context) (s *state.State, notes []string, e
 	return s, append(notes, problems...), nil
 }
 
-// gathered makes a state of what machines have said.
+// gathered makes a state from what the machines have reported.
 func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*state.State, []string, error) {
 	first, err := agreed(machines, found)
 	if err != nil {
@@ -127,7 +127,7 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 			)
 		}
 	}
-	members := map[string]bool{} // of the store, as it says itself
+	members := map[string]bool{} // members of the store, as it lists them itself
 	for _, m := range machines {
 		r := found[m.Address]
 		if r.Name == "" {
@@ -209,7 +209,7 @@ func (e *Engine) gathered(machines []*machine, found map[string]role.Remains) (*
 	return s, notes, errors.Join(errs...)
 }
 
-// agreed returns what a machine of the control plane says, when all say the same of what they share.
+// agreed returns what one machine of the control plane reports, if all machines agree on what they share.
 func agreed(machines []*machine, found map[string]role.Remains) (first role.Remains, err error) {
 	var from *machine
 	for _, m := range machines {

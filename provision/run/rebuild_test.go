@@ -14,15 +14,15 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rebuilt makes the state anew of what is on the machines.
+// rebuilt rebuilds the state from the machines.
 func (w *world) rebuilt() (*state.State, []string, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	return w.engine.Rebuild(ctx)
 }
 
-// servingPlane is a control plane of three, of which one joined later, two nodes, a key that was changed, and a machine
-// that was removed.
+// servingPlane returns a control plane of three machines, of which one joined later, two nodes, a rotated key, and a
+// removed machine.
 func servingPlane(t *testing.T, form string) *world {
 	second, third := machine(
 		"second",
@@ -62,7 +62,8 @@ func servingPlane(t *testing.T, form string) *world {
 	return w
 }
 
-// P02, S10: a state that was lost is made anew of what is on the machines, and the next plan has nothing to do.
+// A lost state is rebuilt from the machines, and the next plan has nothing to do.
+// Proves P02, S10.
 func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		t.Run(form, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 			if is.Revision != 42 {
 				t.Errorf("a restore would begin its revisions above %d", is.Revision)
 			}
-			for _, s := range []*state.State{was, is} { // what cannot be the same
+			for _, s := range []*state.State{was, is} { // clear what cannot be the same
 				s.Serial, s.Sealed, s.Keys.Encryption.Former, s.Keys.Secrets = 0, nil, nil, nil
 				for address, m := range s.Machines {
 					m.Machine.Source = config.Source{}
@@ -116,7 +117,7 @@ func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 				}
 			}
 			if form == config.FormStaticPods {
-				return // their store is not part of this world
+				return // the fake store does not cover static pods
 			}
 			if len(was.Revoked) == 0 {
 				t.Error("nothing was revoked, so that nothing was tried")
@@ -143,7 +144,8 @@ func text(t *testing.T, v any) string {
 	return string(out)
 }
 
-// Machines that do not agree make no state: a wrong one would have the right machines taken for strangers.
+// No state is rebuilt from machines that disagree, because with a wrong state the right machines would count as
+// foreign.
 func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
 	const key = "/etc/kubernetes/pki/sa.key"
 	for name, c := range map[string]struct {
@@ -186,8 +188,9 @@ func TestAStateIsNotMadeOfMachinesThatDisagree(t *testing.T) {
 	}
 }
 
-// P05: also while authorities are being replaced: what is trusted stays trusted, and the replacement ends as it would
-// have.
+// The state can also be rebuilt while authorities are being replaced. Trusted authorities stay trusted, and the
+// replacement completes as before.
+// Proves P05.
 func TestAStateIsMadeAnewWhileAuthoritiesAreReplaced(t *testing.T) {
 	w := servingPlane(t, config.FormSystemd)
 	s := w.known()

@@ -11,11 +11,10 @@ import (
 	"clusterctl/provision/state"
 )
 
-// beside works on machines, and brings the objects in as soon as an API server answers: a machine that hangs or fails
-// keeps nothing from being applied. control changes a control plane that is there, which comes before the objects
-// whether it ends well or not: a new release may know kinds that the former does not. rest is all other work on
-// machines, and goes on meanwhile. What the API refuses of the objects is refused: it is no reason to leave anything
-// else undone.
+// beside changes machines, and applies the objects as soon as an API server answers, so that a machine that hangs or
+// fails does not delay the objects. control changes an existing control plane. It runs before the objects are applied,
+// even if it fails, because a new release may know kinds that the former one does not. rest is all other work on
+// machines and runs in parallel. refused are the objects that the API refuses; they do not stop other work.
 func (p *Prepared) beside(ctx context.Context, control, rest func(context.Context) error) (refused, failed error) {
 	failed = control(ctx)
 	through := make(chan struct{})
@@ -31,13 +30,13 @@ func (p *Prepared) beside(ctx context.Context, control, rest func(context.Contex
 	}
 	<-through
 	if !brought && failed == nil && !interrupted(ctx) {
-		brought, err = true, p.reconcile(ctx) // which says why the API does not answer
+		brought, err = true, p.reconcile(ctx) // its error explains why the API does not answer
 	}
 	var list, labels Refused
 	err = list.take(err)
 	if brought && !interrupted(ctx) {
 		labelErr := labels.take(p.label(ctx))
-		// A machine that is through by now may run the webhook for whose sake objects were refused.
+		// A machine that has finished meanwhile may run the webhook because of which objects were refused.
 		if len(list.List) > 0 && err == nil && len(p.with(plan.Create, plan.Change, plan.Replace)) > 0 &&
 			!interrupted(ctx) {
 			list = Refused{}
@@ -54,7 +53,7 @@ func (p *Prepared) beside(ctx context.Context, control, rest func(context.Contex
 	return refused, failed
 }
 
-// answers waits until an API server does, and gives up when the machines are through without one.
+// answers waits until an API server answers. It gives up when the work on machines ends without that.
 func (p *Prepared) answers(ctx context.Context, through <-chan struct{}) bool {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -77,7 +76,7 @@ func (p *Prepared) answers(ctx context.Context, through <-chan struct{}) bool {
 
 const reconcileTimeout = 10 * time.Minute
 
-// reconcile brings the objects in and remembers them. Nodes that this run makes have their labels later, by label.
+// reconcile applies the objects and records them. Nodes that this run creates get their labels later, in label.
 func (p *Prepared) reconcile(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
@@ -108,8 +107,8 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What is going to be there is known before it is: were this run cut off and the block then taken
-	// out of the configuration, nobody else would know of it.
+	// References are recorded before the objects exist. If this run were interrupted and the block then deleted from
+	// the configuration, nothing else would list the object.
 	references, err := p.live.References(declared)
 	if err != nil {
 		return err
@@ -136,7 +135,7 @@ func (p *Prepared) reconcile(ctx context.Context) error {
 	return err
 }
 
-// lacking are those of more that are not in a list.
+// lacking returns the objects of more that are not in list.
 func lacking(list, more []state.Object) (rest []state.Object) {
 	in := make(map[state.Object]bool, len(list))
 	for _, o := range list {
@@ -151,7 +150,7 @@ func lacking(list, more []state.Object) (rest []state.Object) {
 	return rest
 }
 
-// writeObjects writes down what was applied, while machines are written down as well.
+// writeObjects records the applied objects, while machines may be recorded in parallel.
 func (p *Prepared) writeObjects(list []state.Object) error {
 	return p.write(func() { p.State.Objects = list })
 }
@@ -168,14 +167,14 @@ func (p *Prepared) sayObject(o plan.Object) {
 		return e.Action == plan.Refused && e.Kind == o.Kind && e.Name == o.Name && e.Address == o.Address
 	})
 	switch {
-	case was >= 0: // it was refused, and is taken by now
+	case was >= 0: // it was refused before and is accepted now
 		p.Plan.Objects[was] = o
 	case p.Plan.Pending:
 		p.Plan.Objects = append(p.Plan.Objects, o)
 	}
 }
 
-// label gives nodes that were made in this run the labels that they may not give themselves.
+// label gives nodes that were created in this run the labels that nodes may not set on themselves.
 func (p *Prepared) label(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
@@ -188,7 +187,7 @@ func (p *Prepared) label(ctx context.Context) error {
 	return err
 }
 
-// healthy waits until what was applied works.
+// healthy waits until what was applied is healthy.
 func (p *Prepared) healthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcileTimeout)
 	defer cancel()
@@ -199,8 +198,8 @@ func (p *Prepared) healthy(ctx context.Context) error {
 	return p.live.Wait(ctx, declared, p.sayObject)
 }
 
-// made reports whether a machine's node comes with this run: to label it before its kubelet has registered would make
-// another of it.
+// made reports whether this run creates a machine's node. Labelling it before its kubelet has registered would create a
+// second Node.
 func (p *Prepared) made(m config.Machine) bool {
 	return slices.ContainsFunc(p.machines, func(own *machine) bool { return own.Address == m.Address && own.makes })
 }
@@ -211,15 +210,15 @@ func (p *Prepared) joinedNow(m config.Machine) bool {
 	return p.State.Machines[m.Address].Joined
 }
 
-// cameNow reports whether a machine's node has come with this run. That the state says that the machine has joined may
-// be of before it was installed anew.
+// cameNow reports whether a machine's node has joined in this run. Joined in the state may date from before the machine
+// was reinstalled.
 func (p *Prepared) cameNow(m config.Machine) bool {
 	writing.Lock()
 	defer writing.Unlock()
 	return slices.ContainsFunc(p.machines, func(own *machine) bool { return own.Address == m.Address && own.came })
 }
 
-// with is a configuration with some of its machines.
+// with returns a copy of a configuration with some of its machines.
 func with(c *config.Cluster, which func(config.Machine) bool) *config.Cluster {
 	copied := *c
 	copied.Machines = nil

@@ -11,8 +11,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// refresh holds the state against the world: it plans to forget the machines on which nothing of the
-// cluster is any more, and the objects that are not there. A machine that does not answer is not forgotten.
+// refresh compares the state with the machines and the API. It plans to forget machines that have nothing of the
+// cluster on them any more, and objects that do not exist. Machines that do not answer stay in the state.
 func (p *Prepared) refresh(ctx context.Context) error {
 	for _, address := range sortedMachines(p.State) {
 		if m := p.State.Machines[address]; p.engine.selected(address) {
@@ -27,7 +27,8 @@ func (p *Prepared) refresh(ctx context.Context) error {
 			m.action, m.dead = plan.Unreachable, err
 			return nil
 		}
-		m.steps = slices.DeleteFunc(role.Clean(), role.Agent) // this very program is there to look
+		// the agent is on the machine because it is doing this check
+		m.steps = slices.DeleteFunc(role.Clean(), role.Agent)
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		defer cancel()
 		changes, err := m.agent.Check(ctx, m.steps)
@@ -80,7 +81,7 @@ func (p *Prepared) refresh(ctx context.Context) error {
 	return nil
 }
 
-// forgetGone writes the state without what refresh has found gone.
+// forgetGone writes the state without what refresh has found to be gone.
 func (p *Prepared) forgetGone() error {
 	for _, m := range p.with(plan.Remove) {
 		delete(p.State.Machines, m.Address)

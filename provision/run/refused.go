@@ -13,13 +13,13 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Refused are the objects that the API does not take.
+// Refused is the error that lists the objects that the API refuses.
 type Refused struct {
 	List    []Refusal
-	Waiting int // objects that depend on them, and were not begun
+	Waiting int // objects that depend on the refused ones and were not applied
 }
 
-// Refusal is one object that the API does not take.
+// Refusal is one object that the API refuses.
 type Refusal struct {
 	Address string
 	Source  config.Source
@@ -29,7 +29,7 @@ type Refusal struct {
 	Err     error
 }
 
-// Error lists them all.
+// Error returns one line for each refused object.
 func (r Refused) Error() string {
 	lines := []string{
 		fmt.Sprintf("the API refuses %s; apply goes on with the others:", plan.Number(len(r.List), "object")),
@@ -47,7 +47,7 @@ func (r Refused) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// take adds the refusals that an error is, and returns it when it is another.
+// take adds the refusals in err and returns nil, or returns err if it is another error.
 func (r *Refused) take(err error) error {
 	var more Refused
 	if !errors.As(err, &more) {
@@ -57,8 +57,8 @@ func (r *Refused) take(err error) error {
 	return nil
 }
 
-// add adds refusals to these, each object once: what the cluster's own daemons need is applied with the nodes' labels
-// as well.
+// add adds the refusals of more, each object once. An object can be refused twice, because the objects that the
+// cluster's own daemons need are also applied together with the nodes' labels.
 func (r *Refused) add(more Refused) {
 	for _, one := range more.List {
 		if !slices.ContainsFunc(
@@ -71,13 +71,12 @@ func (r *Refused) add(more Refused) {
 	r.Waiting += more.Waiting
 }
 
-// unknown reports whether all of them are of kinds that the API does not know.
+// unknown reports whether all refused objects are of kinds that the API does not know.
 func (r Refused) unknown() bool {
 	return !slices.ContainsFunc(r.List, func(one Refusal) bool { return !one.Unknown })
 }
 
-// upgrading reports whether the plan brings another API server, which may know more kinds
-// than the one that answers now.
+// upgrading reports whether the plan installs another API server, which may know more kinds than the running one.
 func (p *Prepared) upgrading() bool {
 	return slices.ContainsFunc(p.machines, func(m *machine) bool {
 		return m.action == plan.Change && m.Has(config.RoleControlPlane) &&
@@ -87,8 +86,8 @@ func (p *Prepared) upgrading() bool {
 	})
 }
 
-// ErrInterrupted is that whoever started a run has stopped it.
+// ErrInterrupted reports that the user has interrupted a run.
 var ErrInterrupted = errors.New("interrupted; run it again to go on from there")
 
-// interrupted reports whether a run was stopped, rather than being out of time.
+// interrupted reports whether a run was cancelled, as opposed to having timed out.
 func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }

@@ -14,9 +14,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// leave takes removed machines' members out of the store, asked through a machine of the control
-// plane that stays. Members of dead machines leave before new ones join, so that
-// the majority is of those that are there.
+// leave removes the store members of removed machines, through a machine of the control plane that stays. Members of
+// dead machines must leave before new ones join, so that the majority is counted among living members.
 func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) error {
 	for _, m := range removed {
 		if !m.Has(config.RoleControlPlane) || (m.dead != nil) != dead {
@@ -32,7 +31,7 @@ func (p *Prepared) leave(ctx context.Context, removed []*machine, dead bool) err
 	return nil
 }
 
-// leaveOne takes a machine's member out of the store, asked through a machine that stays.
+// leaveOne removes a machine's member from the store, through a machine that stays.
 func (p *Prepared) leaveOne(ctx context.Context, m *machine) error {
 	through := p.survivor()
 	if through == nil {
@@ -45,8 +44,8 @@ func (p *Prepared) leaveOne(ctx context.Context, m *machine) error {
 	)
 }
 
-// left writes down at once that a member is gone: were it to start again as what it
-// was, it would begin a store of its own.
+// left records at once that a member is gone. If it started again as the former member, it would form a store of its
+// own.
 func (p *Prepared) left(m *machine) error {
 	return p.write(func() {
 		delete(p.State.Etcd, m.Name)
@@ -61,7 +60,7 @@ func (p *Prepared) left(m *machine) error {
 	})
 }
 
-// survivor returns a machine of the control plane that was there and stays.
+// survivor returns a machine of the control plane that existed before this run and stays.
 func (p *Prepared) survivor() *machine {
 	for _, m := range p.machines {
 		if m.agent != nil && m.Has(config.RoleControlPlane) &&
@@ -73,7 +72,7 @@ func (p *Prepared) survivor() *machine {
 	return nil
 }
 
-// unstarted names the members that are not there yet.
+// unstarted returns the names of the machines to create that have not joined yet.
 func (p *Prepared) unstarted() (names []string) {
 	for _, m := range p.machines {
 		if m.action == plan.Create && !p.State.Machines[m.Address].Joined {
@@ -83,7 +82,7 @@ func (p *Prepared) unstarted() (names []string) {
 	return names
 }
 
-// remove takes one machine out: its pods move, its member leaves, it is cleaned.
+// remove removes one machine: it drains the node, removes the store member and cleans the machine.
 func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 	defer func() { p.failed(ctx, m, err) }()
 	p.begin(m, doing[m.action])
@@ -99,7 +98,7 @@ func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 		}
 	}
 	if m.dead == nil && m.Has(config.RoleControlPlane) {
-		// Its API server ends what it serves before the store is gone under it.
+		// Stop the API server gracefully, before it loses its store.
 		if err := m.agent.Apply(ctx, role.StopControlPlane(), nil); err != nil {
 			return fmt.Errorf("stop its API server: %w", err)
 		}
@@ -121,15 +120,15 @@ func (p *Prepared) remove(ctx context.Context, m *machine) (err error) {
 		return fmt.Errorf("forget the machine: %w", err)
 	}
 	said := Event{Kind: EventDone, Machine: m.Address, Message: "removed"}
-	if m.makes { // replaced
+	if m.makes { // the machine is being replaced
 		said.Kind, said.Message = EventNote, "cleaned, to be made anew"
 	}
 	p.engine.say(said)
 	return p.forget(m)
 }
 
-// tended reports whether the machine's kubelet is still there. When an earlier run has
-// taken it away, after the pods had gone, what they left ends with the node's object.
+// tended reports whether the machine still runs a kubelet. If an earlier run has removed it after draining, the
+// remaining pods are deleted with the Node object.
 func (m *machine) tended() bool {
 	return slices.ContainsFunc(
 		m.changes,
@@ -137,7 +136,7 @@ func (m *machine) tended() bool {
 	)
 }
 
-// destroy cleans all machines at once and forgets the cluster.
+// destroy cleans all machines at once and deletes the cluster's state.
 func (p *Prepared) destroy(ctx context.Context) error {
 	err := p.each(ctx, p.machines, func(ctx context.Context, m *machine) error {
 		if m.dead != nil {

@@ -17,7 +17,8 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// P07: whatever a kubelet that was stopped in the middle left mounted, its machine is cleaned.
+// A machine is cleaned, whatever mounts its kubelet left when it was stopped in the middle of its work.
+// Proves P07.
 func TestARemovedNodeIsCleanedWhateverIsStillMounted(t *testing.T) {
 	mounts := []string{
 		"/var/lib/kubelet/pods/a/volumes/kubernetes.io~projected/kube-api-access-x",
@@ -47,7 +48,8 @@ func TestARemovedNodeIsCleanedWhateverIsStillMounted(t *testing.T) {
 	}
 }
 
-// P07: after a cleaning that was cut off no kubelet ends pods, so a further run waits for none.
+// After an interrupted cleanup no kubelet ends pods, so the next run does not wait for that.
+// Proves P07.
 func TestCleaningGoesOnWithoutDrainingOnceTheKubeletIsGone(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -63,8 +65,9 @@ func TestCleaningGoesOnWithoutDrainingOnceTheKubeletIsGone(t *testing.T) {
 	}
 }
 
-// P05: what the API refuses is a finding of the plan, which fails for it, and of apply, which goes on with machines and
-// with the other objects, and removes what is to be removed.
+// Objects that the API refuses are reported by plan, which fails, and by apply. apply continues with machines and other
+// objects, and removes what is to be removed.
+// Proves P05.
 func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 	w := newWorld(t, control, nodeB)
 	w.mustApply()
@@ -88,7 +91,7 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 		refused,
 		nil,
 		refused,
-	} // that between is the label of the node that joins
+	} // the middle call labels the joining node
 	w.declare(control, nodeA)
 	w.engine.Look = true
 	p, err := w.engine.Prepare(t.Context())
@@ -114,8 +117,9 @@ func TestWhatTheAPIRefusesIsSaidAndKeepsNothingElseFromBeingDone(t *testing.T) {
 	}
 }
 
-// P05: an object that is refused while machines are being worked on, and taken when they are through, does not fail the
-// run: its webhook ran on a node that this run made.
+// An object that is refused while machines change, and accepted afterwards, does not fail the run: its webhook ran on a
+// node that this run created.
+// Proves P05.
 func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	refused := run.Refused{
@@ -140,7 +144,7 @@ func TestWhatIsTakenOnceTheMachinesAreThereIsNotRefused(t *testing.T) {
 	if _, created := done.Count(plan.Create); created != 1 || len(done.Objects) != 1 {
 		t.Errorf("done was %+v", done.Objects)
 	}
-	if len(w.live.before) != 3 { // refused, the labels of the nodes that joined, and taken
+	if len(w.live.before) != 3 { // refused, the labels of the joined nodes, and accepted
 		t.Errorf("objects were applied %d times", len(w.live.before))
 	}
 	w.live.before, w.live.refuses = nil, []error{refused}
@@ -157,7 +161,7 @@ func with(o plan.Object, action string) plan.Object {
 	return o
 }
 
-// stopping is an agent during whose work the run is stopped.
+// stopping is an agent that stops the run during its work.
 type stopping struct {
 	run.Agent
 	stop func()

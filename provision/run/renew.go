@@ -14,13 +14,13 @@ import (
 	"clusterctl/provision/step"
 )
 
-// CertificateName is what people call a certificate, as kubeadm does: apiserver, etcd-server, admin.conf.
+// CertificateName returns the name that users know a certificate by, as in kubeadm: apiserver, etcd-server, admin.conf.
 func CertificateName(file string) string {
 	file = strings.TrimPrefix(strings.TrimPrefix(file, role.Kubernetes+"/"), path.Base(role.PKI)+"/")
 	return strings.ReplaceAll(strings.TrimSuffix(file, ".crt"), "/", "-")
 }
 
-// certificateFile is the file of a step that has a certificate, empty for others.
+// certificateFile returns the certificate file of a step, or "" if the step has none.
 func certificateFile(s step.Step) string {
 	switch s := s.(type) {
 	case *step.Certificate:
@@ -95,7 +95,7 @@ func (p *Prepared) renewedAll() {
 	})
 }
 
-// renewable is an error when something is to be renewed that no machine has.
+// renewable returns an error if a certificate to renew is on none of the machines.
 func (p *Prepared) renewable() error {
 	if len(p.engine.Renews) == 0 {
 		return nil
@@ -117,16 +117,16 @@ func (p *Prepared) renewable() error {
 	return nil
 }
 
-// Expiration is when a certificate on a machine ends.
+// Expiration is the expiry of a certificate on a machine.
 type Expiration struct {
-	Machine string    `json:"machine"` // name
+	Machine string    `json:"machine"` // name of the machine
 	Name    string    `json:"name"`
 	CA      string    `json:"ca"`
 	Until   time.Time `json:"until,omitzero"`
-	Problem string    `json:"problem,omitempty"` // why that is not known
+	Problem string    `json:"problem,omitempty"` // why the expiry is unknown
 }
 
-// Expirations asks every machine about its certificates. One that does not answer is no reason to stop.
+// Expirations returns the expiry of the certificates on every machine. A machine that does not answer does not stop it.
 func (e *Engine) Expirations(ctx context.Context) ([]Expiration, error) {
 	s, err := e.Store.Read()
 	if err != nil || s == nil {

@@ -24,7 +24,8 @@ func (w *world) serial(machine, file string) string {
 	return cert.SerialNumber.Text(16)
 }
 
-// P04: certificates are renewed when somebody asks for it: those that are named, where that is said, and nothing else.
+// Certificates are renewed when the user requests it: only those that are named.
+// Proves P04.
 func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
 	w := newWorld(
 		t,
@@ -90,7 +91,8 @@ func TestCertificatesAreRenewedWhenSomebodyAsks(t *testing.T) {
 	}
 }
 
-// P04: when certificates end is asked of the machines themselves.
+// The expiration of certificates is read from the machines themselves.
+// Proves P04.
 func TestMachinesAreAskedWhenTheirCertificatesEnd(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()

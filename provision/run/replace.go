@@ -12,7 +12,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// replaced reports whether an address is to be taken away and made anew.
+// replaced reports whether what has this address is to be deleted and created again.
 func (e *Engine) replaced(address string) bool {
 	return slices.ContainsFunc(
 		e.Replaces,
@@ -20,7 +20,7 @@ func (e *Engine) replaced(address string) bool {
 	)
 }
 
-// replaceable refuses what cannot be replaced, and names that nothing has.
+// replaceable returns an error if an address in -replace cannot be replaced or does not exist.
 func (p *Prepared) replaceable() error {
 	e := p.engine
 	for _, t := range e.Replaces {
@@ -79,7 +79,7 @@ func (p *Prepared) irreplaceable(address string) string {
 	return "there is no such machine, workload or object, neither declared nor applied before"
 }
 
-// replace takes one machine out as if it were no longer declared, and in again as a new one.
+// replace removes one machine as if it were no longer declared, and adds it again as a new one.
 func (p *Prepared) replace(ctx context.Context, m *machine) error {
 	if m.Has(config.RoleControlPlane) && p.guarded() {
 		list, err := p.health(ctx, m)
@@ -104,7 +104,7 @@ func (p *Prepared) replace(ctx context.Context, m *machine) error {
 		return err
 	}
 	plan.Members(p.engine.Config, p.State, nil)
-	// What the machine is has changed, and the agent's program has been cleaned away with the rest.
+	// What was found on the machine has changed, and the agent's program has been removed with the rest.
 	if err := p.again(ctx, m, 0); err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ func (p *Prepared) replace(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// replacedObjects are those that were applied and are to be made anew. What the API would not take again is not taken
-// away.
+// replacedObjects returns the applied objects that are to be deleted and created again. It leaves out objects that the
+// API would not accept again.
 func (p *Prepared) replacedObjects() (list []state.Object) {
 	for _, o := range p.State.Objects {
 		refused := slices.ContainsFunc(
@@ -134,7 +134,7 @@ func (p *Prepared) replacedObjects() (list []state.Object) {
 	return list
 }
 
-// wasReplaced reports whether an object was taken away by this run to be made anew.
+// wasReplaced reports whether this run has deleted an object in order to create it again.
 func (p *Prepared) wasReplaced(o plan.Object) bool {
 	return slices.ContainsFunc(p.anew, func(r state.Object) bool { return r.Kind == o.Kind && r.FullName() == o.Name })
 }

@@ -13,7 +13,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P02: a machine that is replaced is drained, cleaned, and made anew in one run.
+// A replaced machine is drained, cleaned and created again in one run.
+// Proves P02.
 func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -55,7 +56,8 @@ func TestAReplacedNodeIsCleanedAndMadeAnew(t *testing.T) {
 	}
 }
 
-// P07: a replaced machine of the control plane leaves the store and joins it again.
+// A replaced control-plane machine leaves the etcd cluster and joins it again.
+// Proves P07.
 func TestAReplacedControlPlaneMachineJoinsAnew(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -92,8 +94,9 @@ func TestWhatCannotBeReplacedIsRefused(t *testing.T) {
 	}
 }
 
-// P02: a run that was cut off after it had removed an object leaves the state naming it; the next one has nothing else
-// to do.
+// After a run that was interrupted when it had removed an object, the state still contains the object. The next run
+// only removes it from the state.
+// Proves P02.
 func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -126,7 +129,8 @@ func TestAnApplyWithNothingToDoForgetsWhatARunThatWasCutOffRemoved(t *testing.T)
 	}
 }
 
-// P02: the state forgets what is gone, and never a machine that only does not answer.
+// -refresh removes from the state what no longer exists, but never a machine that is only unreachable.
+// Proves P02.
 func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -159,7 +163,8 @@ func TestRefreshForgetsWhatIsGoneAndChangesNothing(t *testing.T) {
 	}
 }
 
-// P02: the events and the plan of objects that are replaced say that they were.
+// The events and the plan show that objects were replaced.
+// Proves P02.
 func TestReplacedObjectsAreSaidToBeReplaced(t *testing.T) {
 	w := newWorld(t, control)
 	o := state.Object{APIVersion: "v1", Kind: "ConfigMap", Namespace: "x", Name: "y", Address: "object.v1.ConfigMap.y"}

@@ -16,31 +16,30 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Restore says what the store is made anew of.
+// Restore says what the store is restored from, and how.
 type Restore struct {
-	Name      string // of a snapshot on a machine or in the bucket; empty means the newest good one
-	File      string // instead: a snapshot on this computer
+	Name      string // a snapshot on a machine or in the bucket; empty means the newest good one
+	File      string // or: a snapshot file on this computer
 	Digest    string // of File, SHA-256
-	Member    string // instead: the machine whose member's own data it is
-	AllowLoss bool   // what else there is of the store is thrown away
-	// Approve is shown what would be done, before anything is.
+	Member    string // or: the machine whose member's own data is used
+	AllowLoss bool   // other data of the store may be discarded
+	// Approve is called with a description of what will be done, before anything changes. An error stops the restore.
 	Approve func(text string) error
 }
 
-// revisionBump is how far above the snapshot's the revisions of a restored store begin, and above where they began when
-// it was last restored, since the snapshot may be from before that: above all that clients can have seen since, at more
-// than a thousand writes a second for a week.
+// revisionBump is the number of revisions by which a restored store begins above the snapshot's revision, or above
+// where it began at the last restore if that is higher, since the snapshot may be older. It exceeds all revisions that
+// clients can have seen since: it allows more than a thousand writes a second for a week.
 const revisionBump = 1_000_000_000
 
 func bump(snapshot, last int64) uint64 { return uint64(max(snapshot, last) - snapshot + revisionBump) }
 
-// errStoreWorks is that a restore would throw a working store away.
+// errStoreWorks reports that a restore would discard a store that works or may still work.
 var errStoreWorks = errors.New("nothing is restored")
 
-// Restore makes the store anew: the API servers and the members stop everywhere, what data there is moves aside, one
-// machine's member is made of the snapshot, and the others join it as new ones do. What has begun is written down, so
-// that a restore that is cut off is done again until the first member has its data; from there on it is an apply like
-// any other.
+// Restore restores the store. It stops all API servers and members, moves existing data aside, makes one machine's
+// member from the snapshot, and lets the others join it as new members. Its start is recorded in the state. A restore
+// that is interrupted starts over until the first member has its data; from then on it continues as a normal apply.
 func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	if err := e.Store.Keep(); err != nil {
 		return err
@@ -62,7 +61,7 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 		return e.rejoin(ctx, s.Machine)
 	}
 	if err := a.p.identify(); err != nil {
-		// the machines would be refused by the apply that comes after, with the store thrown away
+		// otherwise the apply that follows would refuse the machines, after the store was discarded
 		return err
 	}
 	if err := a.restorable(ctx, r); err != nil {
@@ -118,7 +117,7 @@ func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	return e.rejoin(ctx, at.Name)
 }
 
-// without is the configuration without the machines that -exclude names: they are known to be off.
+// without returns the configuration without the machines that -exclude names, which are known to be off.
 func (e *Engine) without() *config.Cluster {
 	c := *e.Config
 	c.Machines = slices.DeleteFunc(slices.Clone(c.Machines), func(m config.Machine) bool {
@@ -127,7 +126,7 @@ func (e *Engine) without() *config.Cluster {
 	return &c
 }
 
-// called is what people know the source by.
+// called returns the name of the source for messages.
 func called(s store.Snapshot, r Restore) string {
 	if r.Member != "" {
 		return "the data of " + r.Member
@@ -138,7 +137,7 @@ func called(s store.Snapshot, r Restore) string {
 	return s.Name
 }
 
-// restorable says why the store must not be thrown away.
+// restorable returns an error if the store must not be discarded.
 func (a *Access) restorable(ctx context.Context, r Restore) error {
 	if unreached := a.Unreached(); len(unreached) > 0 {
 		var list []string
@@ -195,7 +194,7 @@ func (a *Access) restorable(ctx context.Context, r Restore) error {
 	return nil
 }
 
-// describe says what would be done.
+// describe describes what the restore would do.
 func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string) string {
 	var text strings.Builder
 	if r.Member != "" {
@@ -207,7 +206,7 @@ func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string
 	} else {
 		when := "taken"
 		if r.File != "" {
-			when = "a file of" // which a copy may have made younger
+			when = "a file of" // the file's time; copying the file may have made it later than the snapshot
 		}
 		fmt.Fprintf(&text, "The store is made anew on %s from %s, %s %s (%s ago): revision %d, %d "+
 			"keys.\n", at.Name, called(s, r), when, s.Taken.UTC().Format(time.RFC3339),
@@ -227,7 +226,7 @@ func (a *Access) describe(at *machine, s store.Snapshot, r Restore, moved string
 	return text.String()
 }
 
-// stop has all API servers rest, and then all members.
+// stop stops all API servers, and then all members.
 func (a *Access) stop(ctx context.Context) error {
 	for _, part := range []struct {
 		what  string
@@ -243,8 +242,8 @@ func (a *Access) stop(ctx context.Context) error {
 	return nil
 }
 
-// lay moves what data there is aside and makes the first member. The state says that it has begun before anything
-// moves, and what the store is once it is made.
+// lay moves existing data aside and makes the first member. It records in the state that the restore has begun before
+// any data moves, and the new store once that exists.
 func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, file, from, moved string) error {
 	s := a.p.State
 	former := []string{s.EtcdCluster, snapshot.Cluster}
@@ -294,7 +293,7 @@ func (a *Access) lay(ctx context.Context, at *machine, snapshot store.Snapshot, 
 	return a.p.engine.Store.Write(s)
 }
 
-// rejoin starts the first machine, and has the others join it, as apply does with new members.
+// rejoin starts the first machine and lets the others join its store, as apply does with new members.
 func (e *Engine) rejoin(ctx context.Context, first string) error {
 	var all []string
 	begin := ""
@@ -325,7 +324,7 @@ func (e *Engine) rejoin(ctx context.Context, first string) error {
 	return e.Store.Write(s)
 }
 
-// restored notes that a restore has come to its end, when all machines are as declared after it.
+// restored removes the restore from the state once all machines are as declared after it.
 func (p *Prepared) restored() error {
 	if p.State.Restore == nil || p.Plan.Partly {
 		return nil

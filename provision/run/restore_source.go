@@ -19,7 +19,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// source finds the machine that the store begins on, and looks at what it is made of.
+// source chooses the machine on which the store begins, and returns it with the snapshot to restore.
 func (a *Access) source(ctx context.Context, r Restore) (*machine, store.Snapshot, error) {
 	switch {
 	case r.Member != "":
@@ -45,13 +45,13 @@ func (a *Access) source(ctx context.Context, r Restore) (*machine, store.Snapsho
 			return nil, store.Snapshot{}, err
 		}
 		s := answer.Snapshots[0]
-		s.Taken = info.ModTime() // the machine's copy was written just now
+		s.Taken = info.ModTime() // the machine's copy has the time of the copying
 		return m, s, nil
 	}
 	return a.fromSnapshots(ctx, r.Name)
 }
 
-// first is the first machine that holds a member as declared and is reached.
+// first returns the first reached machine that should hold a member according to the configuration.
 func (a *Access) first() *machine {
 	for _, e := range role.EtcdMachines(a.p.engine.Config, a.p.State) {
 		for _, m := range a.reached() {
@@ -63,10 +63,10 @@ func (a *Access) first() *machine {
 	return nil
 }
 
-// fromSnapshots is a snapshot that machines or the bucket have, by its name or the newest that is good.
+// fromSnapshots returns a snapshot on a machine or in the bucket: the one with this name, or the newest good one.
 func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, store.Snapshot, error) {
 	if declared := a.p.engine.Config.Etcd.Snapshot; declared != nil &&
-		declared.S3 != nil { // a new machine does not know of the bucket yet
+		declared.S3 != nil { // a new machine does not have the bucket's settings yet
 		for _, m := range a.reached() {
 			files, err := role.SnapshotFiles(a.p.engine.Config, m.Name)
 			if err != nil {
@@ -120,14 +120,14 @@ func (a *Access) fromSnapshots(ctx context.Context, name string) (*machine, stor
 	)
 }
 
-// ours reports whether a snapshot is of this store, or of what it was before a restore.
+// ours reports whether a snapshot is of this store, or of a store that this one was restored from.
 func (a *Access) ours(s store.Snapshot) bool {
 	return s.Cluster == "" || a.p.State.EtcdCluster == "" || s.Cluster == a.p.State.EtcdCluster ||
 		slices.Contains(a.p.State.FormerStores, s.Cluster)
 }
 
-// fetched finds a machine that has a snapshot, and is to hold a member; from the bucket it is brought to one. It is
-// read through.
+// fetched returns a machine that has a snapshot and may hold a member. If only the bucket has the snapshot, fetched
+// downloads it to one. It checks the whole snapshot.
 func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error) {
 	check := func(m *machine) error {
 		answer, err := a.ask(ctx, m, bigTimeout, store.Request{Op: store.Check, File: a.Path(s.Name)})
@@ -171,7 +171,7 @@ func (a *Access) fetched(ctx context.Context, s store.Snapshot) (*machine, error
 	return nil, errors.Join(errs...)
 }
 
-// file is where the machine has what the store is made of.
+// file returns the path on the machine of the data to restore from.
 func (a *Access) file(m *machine, s store.Snapshot, r Restore) string {
 	switch {
 	case r.Member != "":
@@ -182,7 +182,7 @@ func (a *Access) file(m *machine, s store.Snapshot, r Restore) string {
 	return a.Path(s.Name)
 }
 
-// sendSnapshot brings a file of this computer to a machine.
+// sendSnapshot sends a snapshot file of this computer to a machine.
 func (a *Access) sendSnapshot(ctx context.Context, m *machine, r Restore) error {
 	f, err := os.Open(r.File)
 	if err != nil {
@@ -190,7 +190,7 @@ func (a *Access) sendSnapshot(ctx context.Context, m *machine, r Restore) error 
 	}
 	defer func() { _ = f.Close() }()
 	in, out := io.Pipe()
-	go func() { // it ends when the pipe is read to its end, or closed
+	go func() { // ends when the reader has read everything or has closed the pipe
 		z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest))
 		if err == nil {
 			_, err = io.Copy(z, f)

@@ -16,8 +16,8 @@ import (
 	"clusterctl/provision/step"
 )
 
-// noteIssued keeps which certificate a machine has got for a step, so that it can be
-// revoked when the machine goes.
+// noteIssued records the certificate that a machine received for a step, so that it can be revoked when the machine is
+// removed.
 func (p *Prepared) noteIssued(m *machine, label, ca string, pair certs.Pair) error {
 	cert, err := certs.ParseCert(pair.Cert)
 	if err != nil {
@@ -111,8 +111,7 @@ func withdrawn(issued map[string]certs.Revoked, steps []step.Step) (still, gone 
 	return still, gone
 }
 
-// revoked returns the certificates that are to be refused from now on, of those that were issued: what has expired is
-// refused anyway.
+// revoked returns those of the issued certificates that must be revoked now, which are the ones that have not expired.
 func (p *Prepared) revoked(issued map[string]certs.Revoked) (list []certs.Revoked) {
 	now := p.engine.now()
 	for _, label := range slices.Sorted(maps.Keys(issued)) {
@@ -124,7 +123,7 @@ func (p *Prepared) revoked(issued map[string]certs.Revoked) (list []certs.Revoke
 	return list
 }
 
-// formerUsers is hasFormerUsers of the state as it is now.
+// formerUsers calls hasFormerUsers with the current state.
 func (p *Prepared) formerUsers() bool {
 	writing.Lock()
 	defer writing.Unlock()
@@ -156,8 +155,8 @@ func (p *Prepared) withdrawnChange(m *machine) *step.Change {
 	return &step.Change{Action: step.Delete, Kind: "certificate", Name: strings.Join(names, ", "), Note: "revoke"}
 }
 
-// revocationLists are what authorities have signed of what is revoked: the same for all machines, until something is
-// revoked or an authority is another.
+// revocationLists caches the signed revocation lists. They are the same for all machines until a certificate is revoked
+// or an authority changes.
 type revocationLists struct {
 	revoked []certs.Revoked
 	cas     map[string][]byte
@@ -165,10 +164,10 @@ type revocationLists struct {
 	lists   map[string][]byte
 }
 
-// current is how long lists are good: certificates that end leave them.
+// current is how long revocation lists are reused. Expired certificates are left out of newer ones.
 const current = time.Minute
 
-// revocations returns the lists as they are now. The state is locked.
+// revocations returns the current revocation lists. The caller holds writing.
 func (p *Prepared) revocations() (map[string][]byte, error) {
 	now, r := p.engine.now(), &p.lists
 	if r.lists != nil && now.Sub(r.at) < current && slices.Equal(r.revoked, p.State.Revoked) &&
@@ -183,8 +182,8 @@ func (p *Prepared) revocations() (map[string][]byte, error) {
 	return lists, nil
 }
 
-// ship has all machines refuse what was revoked by this run. One that is not reached
-// gets the list with its next apply.
+// ship makes all machines refuse the certificates that this run has revoked. A machine that is not reached receives the
+// list with its next apply.
 func (p *Prepared) ship(ctx context.Context) error {
 	writing.Lock()
 	lists, err := p.revocations()

@@ -13,11 +13,11 @@ import (
 	"clusterctl/provision/state"
 )
 
-// risks are what this run does that a snapshot of the store is taken before: what takes a member away or starts one
-// anew, and what has everything written anew.
+// risks returns the actions of this run before which a snapshot of the store is taken: those that remove or restart a
+// member, and those that write all values again.
 func (p *Prepared) risks() (list []string) {
 	if p.fresh || p.engine.Destroy || p.engine.Refresh || len(p.State.Etcd) == 0 ||
-		p.State.Restore != nil { // of what has just been restored there is one
+		p.State.Restore != nil { // a snapshot of a store that was just restored exists
 		return nil
 	}
 	for _, m := range p.machines {
@@ -45,7 +45,7 @@ func (p *Prepared) risks() (list []string) {
 	return list
 }
 
-// riskLine says it in the plan; empty when no snapshot is taken.
+// riskLine returns the plan's line about the snapshot, or "" if none is taken.
 func riskLine(risks []string) string {
 	if len(risks) == 0 {
 		return ""
@@ -61,8 +61,8 @@ func summed(list []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(list[:most], ", "), len(list)-most)
 }
 
-// beforehand takes the snapshot. A store that does not answer has none to give, and is what the run may be there to
-// mend; one that answers and gives none stops the run before anything is changed.
+// beforehand takes the snapshot. A store that does not answer is skipped, because the run may be there to repair it. A
+// store that answers and cannot take a snapshot stops the run before anything changes.
 func (p *Prepared) beforehand(ctx context.Context) error {
 	risks := p.risks()
 	if len(risks) == 0 {
@@ -87,7 +87,7 @@ func (p *Prepared) beforehand(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
-	for _, name := range DefragOrder(members) { // the leader, which has the most to do, last
+	for _, name := range DefragOrder(members) { // the leader last, because it has the most to do
 		i := slices.IndexFunc(a.p.machines, func(m *machine) bool { return m.Name == name })
 		if i < 0 || !answers(members, name) {
 			continue

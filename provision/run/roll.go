@@ -13,8 +13,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// nodes changes machines that are no control plane of a cluster that is there, and no more of those whose daemons
-// restart once one has failed.
+// nodes changes machines that do not belong to an existing control plane. Once one has failed, it changes no more of
+// those whose daemons restart.
 func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 	together, ahead, rolled := p.split(list)
 	if err := p.issueAll(ctx, together); err != nil {
@@ -46,7 +46,7 @@ func (p *Prepared) nodes(ctx context.Context, list []*machine) error {
 	return errors.Join(failed, err, p.writeOwed())
 }
 
-// goesOn reports whether other nodes are changed although one has failed.
+// goesOn reports whether other nodes are changed after one has failed.
 func (p *Prepared) goesOn() bool { return p.engine.Config.Roll.OnFailure == config.OnFailureContinue }
 
 func (p *Prepared) count(role string) (n int) {
@@ -58,7 +58,7 @@ func (p *Prepared) count(role string) (n int) {
 	return n
 }
 
-// roll changes one machine: without its pods where the change needs that.
+// roll changes one machine, and drains it first if the change requires that.
 func (p *Prepared) roll(ctx context.Context, m *machine) (err error) {
 	defer func() { p.failed(ctx, m, err) }()
 	if err := p.tooLate(ctx, m); err != nil {
@@ -85,14 +85,14 @@ func (p *Prepared) roll(ctx context.Context, m *machine) (err error) {
 
 const forgetTimeout = 10 * time.Second
 
-// forgetFormer takes away the Node of the machine that had a machine's name before it, as one that was installed anew
-// finds it. Its kubelet would go on with that Node, which keeps its provider ID, and with pods of which nothing is
-// there. A Node that is ready is left to whoever drains it, unless nothing of the cluster is on the machine. An API
-// that is down is mended by this run: it keeps no machine from being made.
+// forgetFormer deletes a Node that belongs to a former machine with the same name, for example before a reinstallation.
+// The kubelet would otherwise reuse that Node with its provider ID, and its pods would no longer exist. A ready Node is
+// kept until it is drained, unless nothing of the cluster is on the machine. An unreachable API does not stop the
+// machine's change, because this run may repair the API.
 func (p *Prepared) forgetFormer(ctx context.Context, m *machine) {
 	now := p.engine.Config.Inventory[m.Name]
 	if now.ProviderID == "" || m.action != plan.Change && !p.engine.replaced(m.Address) {
-		return // nobody had the name
+		return // no former machine had the name
 	}
 	ctx, cancel := context.WithTimeout(ctx, forgetTimeout)
 	defer cancel()
@@ -122,10 +122,10 @@ func (p *Prepared) forgetFormer(ctx context.Context, m *machine) {
 	}
 }
 
-// blank reports whether nothing of a cluster is on a machine.
+// blank reports whether a machine has nothing of a cluster on it.
 func blank(m *machine) bool { return m.agent != nil && m.facts.ClusterCA == "" }
 
-// clear moves a node's pods away, when there is anywhere for them to go.
+// clear drains a node if there is another ready node for its pods.
 func (p *Prepared) clear(ctx context.Context, m *machine, why string) error {
 	ready, err := p.live.Nodes(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (p *Prepared) clear(ctx context.Context, m *machine, why string) error {
 	switch is, there := ready[m.Name]; {
 	case !there:
 		return nil
-	case is == "Unknown": // nobody is there to end its pods, and they are not looked after until it is mended
+	case is == "Unknown": // no kubelet can end its pods, and they are unsupervised until the machine is repaired
 		p.engine.say(
 			Event{
 				Kind:    EventNote,
@@ -157,8 +157,8 @@ func (p *Prepared) clear(ctx context.Context, m *machine, why string) error {
 	return p.drain(ctx, m)
 }
 
-// changing names the machines of this run: those that are changed are mended by it, those that go are on
-// their way.
+// changing returns the names of the machines that this run changes or removes. MayDrain expects those to be
+// unavailable.
 func (p *Prepared) changing() (names []string) {
 	for _, m := range p.with(plan.Create, plan.Change, plan.Remove) {
 		names = append(names, m.Name)
@@ -168,8 +168,8 @@ func (p *Prepared) changing() (names []string) {
 
 const drainTimeout = 5 * time.Minute
 
-// drain cordons a node, which the state knows first, so that a later run takes it back when this one is
-// cut off, and evicts its pods.
+// drain cordons a node and evicts its pods. The state records the cordon first, so that a later run uncordons the node
+// if this one is interrupted.
 func (p *Prepared) drain(ctx context.Context, m *machine) error {
 	p.begin(m, "draining")
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
@@ -186,8 +186,8 @@ func (p *Prepared) drain(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// cordoning writes down that a node is cordoned by this run, unless it is already: who has cordoned it by hand means
-// it.
+// cordoning records that this run cordons a node. It records nothing if the node is already cordoned, because a user
+// who cordoned it by hand wants it to stay so.
 func (p *Prepared) cordoning(ctx context.Context, m *machine) error {
 	cordoned, err := p.live.Cordoned(ctx, m.Name)
 	if err != nil || cordoned {
@@ -196,9 +196,9 @@ func (p *Prepared) cordoning(ctx context.Context, m *machine) error {
 	return p.note(m, func(s *state.Machine) { s.Cordoned = true })
 }
 
-// emptied has no pods come to the nodes that this run removes: the Node of one that is dead goes at once, so that what
-// ran there is made anew elsewhere and no budget waits for it, and one that is there takes no new pods. What cannot be
-// done yet is done when its turn comes.
+// emptied keeps new pods off the nodes that this run removes. It deletes the Nodes of dead machines at once, so that
+// their pods are recreated elsewhere and no disruption budget waits for them. It cordons the living ones. What fails
+// here is done when the machine is removed.
 func (p *Prepared) emptied(ctx context.Context, removed []*machine) error {
 	for _, m := range removed {
 		if !m.Has(config.RoleNode) || p.fresh {
@@ -215,7 +215,7 @@ func (p *Prepared) emptied(ctx context.Context, removed []*machine) error {
 		if err != nil && interrupted(ctx) {
 			return ErrInterrupted
 		}
-		if err != nil { // the API is not there, and would not be for the others
+		if err != nil { // the API does not answer, and would not for the other nodes
 			p.engine.say(
 				Event{
 					Kind:    EventNote,
@@ -231,7 +231,7 @@ func (p *Prepared) emptied(ctx context.Context, removed []*machine) error {
 
 const readyTimeout = 2 * time.Minute
 
-// back lets a node have pods again, once it is ready.
+// back uncordons a node once it is ready.
 func (p *Prepared) back(ctx context.Context, m *machine) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -260,14 +260,14 @@ func (p *Prepared) back(ctx context.Context, m *machine) error {
 	return p.note(m, func(s *state.Machine) { s.Cordoned = false })
 }
 
-// known is what the state says of a machine, while others are written down in it.
+// known returns the state's entry for a machine. It takes writing, since other machines are recorded in parallel.
 func (p *Prepared) known(m *machine) state.Machine {
 	writing.Lock()
 	defer writing.Unlock()
 	return p.State.Machines[m.Address]
 }
 
-// note changes what the state says of a machine, and writes it.
+// note changes the state's entry for a machine and writes the state.
 func (p *Prepared) note(m *machine, change func(*state.Machine)) error {
 	return p.write(func() {
 		s := p.State.Machines[m.Address]
@@ -276,7 +276,7 @@ func (p *Prepared) note(m *machine, change func(*state.Machine)) error {
 	})
 }
 
-// drained says whether an earlier run has drained a machine and was cut off before it took it back.
+// drained reports whether an earlier run has drained a machine and was interrupted before it uncordoned it.
 func (p *Prepared) drained(m *machine) bool {
 	return p.known(m).Cordoned && slices.Contains([]string{plan.Change, plan.Create}, m.action)
 }

@@ -12,9 +12,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// rotate carries on what is being replaced of authorities and keys. The machines of this run have been brought to the
-// move that is written down; each further one is written down first and brought to all of them, so that a run that is
-// cut off is gone on with by another. While a machine of the cluster is not reached, no move is made.
+// rotate continues the replacement of authorities and keys. The machines of this run already have the move that the
+// state records. Each further move is recorded first and then applied to all machines, so that another run can continue
+// an interrupted one. No move is made while a machine of the cluster is not reached.
 func (p *Prepared) rotate(ctx context.Context) error {
 	if len(p.State.Rotations) == 0 {
 		return nil
@@ -51,7 +51,8 @@ func (p *Prepared) rotate(ctx context.Context) error {
 	}
 }
 
-// advance makes the next move of each rotation in the state, and says which. All machines have had the last one.
+// advance makes the next move of each rotation in the state, and returns descriptions of the moves. All machines have
+// made the previous move.
 func (p *Prepared) advance() (moved []string) {
 	now := p.engine.now()
 	for _, name := range p.rotating() {
@@ -74,7 +75,7 @@ func (p *Prepared) advance() (moved []string) {
 
 func (p *Prepared) rotating() []string { return slices.Sorted(maps.Keys(p.State.Rotations)) }
 
-// wholeCluster is all machines that stay in the cluster, and which of them this run does not reach.
+// wholeCluster returns all machines that stay in the cluster, and the addresses of those that this run does not reach.
 func (p *Prepared) wholeCluster() (list []*machine, missing []string) {
 	for _, address := range slices.Sorted(maps.Keys(p.State.Machines)) {
 		i := slices.IndexFunc(p.machines, func(m *machine) bool { return m.Address == address })
@@ -89,7 +90,7 @@ func (p *Prepared) wholeCluster() (list []*machine, missing []string) {
 	return list, missing
 }
 
-// pass brings machines to what the state says now: the control plane one by one, nodes within the budget.
+// pass applies the current state to machines: the control plane one by one, nodes within the budget.
 func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
 	if err := p.each(ctx, machines, func(ctx context.Context, m *machine) error {
 		m.action = plan.Change
@@ -103,7 +104,7 @@ func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
 	}); err != nil {
 		return err
 	}
-	// What the tool itself has was issued before the move.
+	// The client's own certificate was issued before the move.
 	live, err := p.engine.Live(p.State, p.engine.Config)
 	if err != nil {
 		return err
@@ -122,8 +123,8 @@ func (p *Prepared) pass(ctx context.Context, machines []*machine) error {
 	return p.nodes(ctx, slices.DeleteFunc(active, func(m *machine) bool { return slices.Contains(control, m) }))
 }
 
-// showRotations says in the plan what is done about authorities and keys that are being replaced, and what it waits
-// for.
+// showRotations adds to the plan what happens to authorities and keys that are being replaced, and what their
+// replacement waits for.
 func (p *Prepared) showRotations() {
 	if p.engine.Destroy {
 		return
@@ -156,8 +157,8 @@ func (p *Prepared) showRotations() {
 	}
 }
 
-// formers names who has a kubeconfig that stops working with the former cluster CA. What cannot be read keeps no plan
-// from being made.
+// formers names the holders of kubeconfigs that stop working without the former cluster CA. If the list cannot be read,
+// the plan shows the error instead.
 func (p *Prepared) formers() string {
 	handed, err := state.HandedOut(p.engine.Store.Dir)
 	if err != nil {
@@ -176,7 +177,7 @@ func (p *Prepared) formers() string {
 	return "; kubeconfigs that need it were handed out to " + strings.Join(names, ", ")
 }
 
-// after says until when the former one is trusted.
+// after returns until when the former authority or key is trusted.
 func (p *Prepared) after(r state.Rotation) string {
 	switch {
 	case r.Finish || r.Keep == 0:

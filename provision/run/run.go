@@ -1,7 +1,6 @@
-// Package run brings machines to what is declared: it connects to all of them at once,
-// has their agents check everything, shows that as a plan, and walks it: in parallel
-// where that is safe, one after the other where it is not. It decides nothing about
-// single files; those are provision/role's.
+// Package run changes machines to what is declared. It connects to all of them at once, has their agents check
+// everything, shows the result as a plan, and applies it: in parallel where that is safe, one after another where it is
+// not. Decisions about single files are made in package role.
 package run
 
 import (
@@ -23,22 +22,22 @@ import (
 	"clusterctl/provision/support"
 )
 
-// Agent is a machine's agent.
+// Agent is the client of a machine's agent.
 type Agent interface {
 	Facts(ctx context.Context) (host.Facts, error)
 	Check(ctx context.Context, steps []step.Step) ([]step.Change, error)
 	Apply(ctx context.Context, steps []step.Step, progress func(agent.Progress)) error
 	Collect(ctx context.Context) ([]support.File, error)
-	// Trace has the machine watch for a packet, and send it when it is to; begun is called when it watches.
+	// Trace makes the machine watch for a packet, and send it if q says so. It calls begun when the machine watches.
 	Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error)
 	Look(ctx context.Context) (role.Remains, error)
-	// Take says whose turn it is to apply; without it nobody's is asked for.
+	// Take sets the turn for later calls of Apply. Without it, Apply does not check the turn.
 	Take(t agent.Turn)
 	Send(ctx context.Context, digest, name string, compressed io.Reader) error
 	SendPrivate(ctx context.Context, digest, name string, compressed io.Reader) error
-	// Read writes a file of the machine to w, and is an error when it is larger than size.
+	// Read writes a file of the machine to w. It fails if the file is larger than size bytes.
 	Read(ctx context.Context, path string, size int64, w io.Writer) error
-	// Store has the program etcd of that digest, which has been sent, do something with the store.
+	// Store runs the program etcd of this digest, which must have been sent, with a request about the store.
 	Store(ctx context.Context, digest string, q store.Request) (store.Answer, error)
 	Close() error
 }
@@ -48,42 +47,42 @@ type bringer interface {
 	Brought() int64 // size of the program on the machine in bytes; zero if it was not sent
 }
 
-// Cluster is the live cluster, as far as a run needs it.
+// Cluster is the part of the live cluster that a run needs.
 type Cluster interface {
-	// Plan compares what is declared with what is there. prune are objects applied before.
+	// Plan compares the declared objects with those in the cluster. before are the objects applied earlier.
 	Plan(
 		ctx context.Context,
 		c *config.Cluster,
 		before []state.Object,
 	) (entries []plan.Object, ended []state.Object, err error)
-	// Apply brings it in and prunes. It returns what is now applied.
+	// Apply applies the declared objects and prunes. It returns the objects that are now applied.
 	Apply(ctx context.Context, c *config.Cluster, before []state.Object, say func(plan.Object)) ([]state.Object, error)
-	// Wait waits until what was applied works.
+	// Wait waits until the applied objects are healthy.
 	Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error
-	// Nodes says for every node whether it is ready: True, False or Unknown.
+	// Nodes returns for every node whether it is ready: True, False or Unknown.
 	Nodes(ctx context.Context) (map[string]string, error)
-	// Node says whether a node is ready, and the version of Kubernetes that its kubelet has; that is empty when there
-	// is no such node.
+	// Node returns whether a node is ready and the Kubernetes version of its kubelet, which is empty if the node does
+	// not exist.
 	Node(ctx context.Context, name string) (ready, kubelet string, err error)
-	// Cordoned reports whether a node takes no new pods; Cordon has it take none, Uncordon has it take them again.
+	// Cordoned reports whether a node is unschedulable. Cordon and Uncordon change that.
 	Cordoned(ctx context.Context, node string) (bool, error)
 	Cordon(ctx context.Context, node string) error
 	Uncordon(ctx context.Context, node string) error
-	// Drain cordons a node and moves its pods away; say is told how that goes on.
+	// Drain cordons a node and evicts its pods. It calls say with its progress.
 	Drain(ctx context.Context, node string, say func(string)) error
-	// References are the objects that Apply would have applied.
+	// References returns the objects that Apply would apply.
 	References(c *config.Cluster) ([]state.Object, error)
-	// Gone returns the objects that are not there, and Delete removes objects and waits until they are gone.
+	// Gone returns the objects of list that do not exist. Delete deletes objects and waits until they are gone.
 	Gone(ctx context.Context, list []state.Object) ([]state.Object, error)
 	Delete(ctx context.Context, list []state.Object) error
-	// Applied finds the objects that were applied from here, for a state that was lost.
+	// Applied finds the objects that clusterctl applied, to rebuild a lost state.
 	Applied(ctx context.Context, c *config.Cluster) (list []state.Object, problems []string, err error)
-	// Revision is where the store is, as the API says.
+	// Revision returns the store's current revision, as reported by the API.
 	Revision(ctx context.Context) (int64, error)
-	// Forget removes a node's object.
+	// Forget deletes a Node object.
 	Forget(ctx context.Context, node string) error
-	// ForgetFormer removes a node's object that is of another machine than the one that has its name now, which the
-	// cluster is told of. It reports whether there was one.
+	// ForgetFormer deletes a Node object that belongs to another machine than now, which has its name today. It reports
+	// whether there was one.
 	ForgetFormer(ctx context.Context, node string, now inventory.Machine) (bool, error)
 	// AdmitReplicas gives the rights of former releases' users also to the users that daemons have on each machine,
 	// until DropFormerRights: machines that were rolled back, or API servers of the former release, need them.
@@ -92,7 +91,7 @@ type Cluster interface {
 	DropFormerRights(ctx context.Context) error
 }
 
-// Engine runs. All fields but those marked are required.
+// Engine carries out runs. All fields are required except those marked.
 type Engine struct {
 	Config          *config.Cluster
 	Store           state.Store
@@ -101,40 +100,40 @@ type Engine struct {
 	Live            func(s *state.State, c *config.Cluster) (Cluster, error)
 	Say             func(Event) // optional
 	Parallelism     int         // machines at a time; zero means 32
-	Destroy         bool        // take everything away
-	Look            bool        // only to plan: machines that are not reached are part of the plan
-	Targets         []string    // only these machines and workloads, when any
-	Excludes        []string    // not these
+	Destroy         bool        // remove the whole cluster
+	Look            bool        // plan only: machines that are not reached become part of the plan
+	Targets         []string    // only these addresses, if any
+	Excludes        []string    // not these addresses
 	SkipUnreachable bool        // leave nodes that are not reached out of the run
-	Replaces        []string    // machines, workloads and objects to be taken away and made anew
+	Replaces        []string    // machines, workloads and objects to be deleted and created again
 	Downgrade       string      // the version or build of an older release that machines may go to
-	Losses          []string    // addresses of what may go although data goes with it
-	// certificates to be renewed before their time, by the names that CertificateName gives; "all"
+	Losses          []string    // addresses of objects that may be deleted although data is lost with them
+	// Renews names certificates to be renewed early, as CertificateName names them; "all" means all.
 	Renews     []string
-	RenewOn    []string // machines, by address or name, whose certificates are renewed; all when none
-	Refresh    bool     // only hold the state against the world, and forget what is gone
-	NoSnapshot bool     // take none of the store before a risky change
-	// a name that no other run has: machines tell by it whether another one has changed them; empty: nobody asks
+	RenewOn    []string // machines, by address or name, whose certificates are renewed; empty means all
+	Refresh    bool     // only compare the state with the machines and the API, and forget what is gone
+	NoSnapshot bool     // take no snapshot of the store before a risky change
+	// Run is a unique name of this run. Machines use it to detect changes by another run; empty disables that check.
 	Run string
-	Who string           // who runs this, for others who do at the same time
+	Who string           // who runs this, shown to users of other runs at the same time
 	Now func() time.Time // nil means time.Now
 }
 
 // Kinds of events.
 const (
 	EventConnect = "connect" // a machine is reached
-	EventBegin   = "begin"   // work on a machine begins: what is done to it
+	EventBegin   = "begin"   // work on a machine begins; Message says what is done
 	EventSend    = "send"    // a file goes to a machine
 	EventSending = "sending" // progress of a file that takes some seconds to send: Bytes of Size
 	EventStep    = "step"    // a step was applied
 	EventDone    = "done"    // a machine is as declared
-	EventObject  = "object"  // an object was applied or works
+	EventObject  = "object"  // an object was applied or is healthy
 	EventFailed  = "failed"
 	EventNote    = "note"
-	EventPhase   = "phase" // a part of the run that takes a while begins
+	EventPhase   = "phase" // a phase of the run that takes some time begins
 )
 
-// Event is something that a run did.
+// Event is something that happened in a run.
 type Event struct {
 	Time    time.Time    `json:"time"`
 	Kind    string       `json:"kind"`
@@ -167,7 +166,7 @@ func (e *Engine) parallelism() int {
 	return 32
 }
 
-// authorities makes a new cluster's.
+// authorities makes the authorities of a new cluster.
 func (e *Engine) authorities() (map[string]certs.Pair, error) {
 	pairs := map[string]certs.Pair{}
 	for name, commonName := range certs.CommonNames {

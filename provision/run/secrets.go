@@ -2,15 +2,15 @@ package run
 
 import "slices"
 
-// union has every text of both once, sorted.
+// union returns the sorted union of two lists, without duplicates.
 func union(a, b []string) []string {
 	list := append(slices.Clone(a), b...)
 	slices.Sort(list)
 	return slices.Compact(list)
 }
 
-// remember keeps which sensitive values are in what is applied, once none of the former ones can be. A part
-// of the configuration alone leaves those of the rest.
+// remember records which sensitive values the applied configuration contains. It is called once none of the former
+// values can be in use. A run with a part of the configuration keeps the values of the rest.
 func (p *Prepared) remember(secrets []string) error {
 	if len(p.engine.Targets) > 0 || len(p.engine.Excludes) > 0 {
 		secrets = p.Secrets

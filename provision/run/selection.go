@@ -11,8 +11,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// selection is what -target and -exclude leave of the configuration, of the objects
-// that were applied, and the objects that are not touched.
+// selection returns the part of the configuration and of the applied objects that -target and -exclude select, and the
+// applied objects that are not touched.
 func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, err error) {
 	e := p.engine
 	if len(e.Targets) == 0 && len(e.Excludes) == 0 {
@@ -36,7 +36,8 @@ func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, 
 			copied.Objects = append(copied.Objects, o)
 		}
 	}
-	// An object that was applied by a block that is selected, and is another one's now, is declared: it is not touched.
+	// An object of a selected block may have moved to a block that is not selected. It is still declared, so it is not
+	// touched.
 	declared, err := p.live.References(e.Config)
 	if err != nil {
 		return nil, nil, nil, err
@@ -57,7 +58,7 @@ func (p *Prepared) selection() (c *config.Cluster, before, rest []state.Object, 
 	return copied, before, rest, nil
 }
 
-// choose lists the machines: those declared, and those that once were.
+// choose lists the machines of the run: those declared, and those in the state that are no longer declared.
 func (p *Prepared) choose() {
 	e := p.engine
 	declared := map[string]bool{}
@@ -82,7 +83,7 @@ func (p *Prepared) choose() {
 
 func sortedMachines(s *state.State) []string { return slices.Sorted(maps.Keys(s.Machines)) }
 
-// selected applies -target and -exclude.
+// selected reports whether -target and -exclude select an address.
 func (e *Engine) selected(address string) bool {
 	match := func(list []string) bool {
 		return slices.ContainsFunc(list, func(t string) bool { return config.Covers(t, address) })
@@ -90,7 +91,7 @@ func (e *Engine) selected(address string) bool {
 	return (len(e.Targets) == 0 || match(e.Targets)) && !match(e.Excludes)
 }
 
-// selectable refuses selections that name nothing, which would spare nothing, or change nothing, unnoticed.
+// selectable returns an error if a selection matches no address, because it would silently spare or change nothing.
 func (p *Prepared) selectable() error {
 	e := p.engine
 	addresses := append(slices.Collect(maps.Keys(p.State.Machines)), "cluster."+e.Config.Name)
@@ -124,8 +125,8 @@ func (p *Prepared) selectable() error {
 	return nil
 }
 
-// destroyable refuses to destroy a part of a cluster that lives on: its members would stay in the store, which counts
-// them, and its nodes in the API. Machines that leave a cluster do so by their blocks.
+// destroyable refuses to destroy a part of a cluster that continues: its members would stay in the store, which counts
+// them, and its nodes in the API. Machines leave a cluster when their blocks are deleted.
 func (p *Prepared) destroyable() error {
 	e := p.engine
 	if !e.Destroy || len(e.Targets)+len(e.Excludes) == 0 {
@@ -151,7 +152,7 @@ func (p *Prepared) destroyable() error {
 			}
 		}
 	}
-	// All but a few that do not answer, say, is the end of the cluster.
+	// Destroying all but a few machines, for example those that do not answer, ends the cluster and is allowed.
 	if stay == 0 || len(e.Targets) == 0 && stay*2 <= control {
 		return nil
 	}

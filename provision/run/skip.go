@@ -12,9 +12,9 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// Prepare connects to every machine and has everything checked. Nothing is changed. What keeps
-// any machine from being as declared is an error that names all of them. With SkipUnreachable, nodes that
-// are not reached are left out instead, as if they were excluded, and Skipped names them.
+// Prepare connects to every machine and checks everything, without changing anything. It returns an error that names
+// all machines that cannot become as declared. With SkipUnreachable, nodes that are not reached are left out as if they
+// were excluded, and Skipped names them.
 func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	own := *e
 	own.Excludes = slices.Clone(e.Excludes)
@@ -35,13 +35,13 @@ func (e *Engine) Prepare(ctx context.Context) (*Prepared, error) {
 	}
 }
 
-// skips reports whether a machine that is not reached is left out. One of the control plane is not: what comes after
-// may need it.
+// skips reports whether a machine that is not reached is left out. Machines of the control plane are not, because later
+// stages may need them.
 func (e *Engine) skips(m *machine) bool {
 	return e.SkipUnreachable && m.action != plan.Remove && !m.Has(config.RoleControlPlane)
 }
 
-// skippedError is that nodes were not reached, and why.
+// skippedError reports that nodes were not reached, and why.
 type skippedError struct {
 	mu   sync.Mutex
 	list []skipped
@@ -62,7 +62,7 @@ func (s *skippedError) Error() string {
 	return plan.Number(len(s.list), "machine") + " not reached"
 }
 
-// tell writes into a plan which machines it leaves out.
+// tell adds the skipped machines to a plan.
 func (s *skippedError) tell(p *Prepared) {
 	slices.SortFunc(s.list, func(a, b skipped) int { return cmp.Compare(a.machine.Address, b.machine.Address) })
 	for _, one := range s.list {
@@ -74,7 +74,7 @@ func (s *skippedError) tell(p *Prepared) {
 	p.skipped = s.list
 }
 
-// Skipped says which machines were left out since they were not reached, and why, nil when there are none.
+// Skipped returns an error that names the machines that were left out as unreachable, or nil if there are none.
 func (p *Prepared) Skipped() error {
 	var errs []error
 	for _, one := range p.skipped {

@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/role"
 )
 
-// Save has a machine take a snapshot of its member, the leader's when none is named.
+// Save takes a snapshot of the member of the named machine, or of the leader if name is empty.
 func (a *Access) Save(ctx context.Context, name, reason string) (s store.Snapshot, notes []string, err error) {
 	m, err := a.through(ctx, name)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *Access) save(ctx context.Context, m *machine, reason string) (s store.S
 	return located(answer.Snapshots, m.Name)[0], answer.Notes, nil
 }
 
-// kept is a request about the snapshots that a machine keeps.
+// kept returns a request about the snapshots that a machine stores.
 func (a *Access) kept(m *machine) store.Request {
 	return store.Request{
 		Settings:  role.SnapshotSettings,
@@ -55,10 +55,10 @@ func (a *Access) directory() string {
 	return store.Directory
 }
 
-// Path is where a machine has a snapshot.
+// Path returns the path of a snapshot on a machine.
 func (a *Access) Path(name string) string { return a.directory() + "/" + name + ".db" }
 
-// located has snapshots say which machine has them.
+// located replaces "local" by the machine's name in the locations of snapshots.
 func located(list []store.Snapshot, machine string) []store.Snapshot {
 	for i := range list {
 		for j, in := range list[i].In {
@@ -70,12 +70,13 @@ func located(list []store.Snapshot, machine string) []store.Snapshot {
 	return list
 }
 
-// Snapshots lists those of all machines and of the bucket, the newest first.
+// Snapshots lists the snapshots of all machines and of the bucket, newest first.
 func (a *Access) Snapshots(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
 	return a.everywhere(ctx, func(q *store.Request) { q.Op = store.List })
 }
 
-// Prune takes snapshots away: those beyond keep, or what is declared when that is zero; or the one that is named.
+// Prune deletes snapshots beyond keep and returns them. Zero means the declared number. If name is not empty, Prune
+// deletes only that snapshot.
 func (a *Access) Prune(ctx context.Context, keep int, name string) (gone []store.Snapshot, notes []string, err error) {
 	return a.everywhere(ctx, func(q *store.Request) { q.Op, q.Keep, q.Name = store.Prune, int64(keep), name })
 }
@@ -118,7 +119,7 @@ func (a *Access) everywhere(
 	return all, notes, err
 }
 
-// Read writes a snapshot to w, of the machine whose member it is.
+// Read writes a snapshot to w, from the machine whose member it was taken of.
 func (a *Access) Read(ctx context.Context, s store.Snapshot, w io.Writer) error {
 	m, err := a.through(ctx, s.Member)
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *Access) Read(ctx context.Context, s store.Snapshot, w io.Writer) error 
 	return m.agent.Read(ctx, a.Path(s.Name), s.Size, w)
 }
 
-// LastSnapshots says how the last snapshots went, by the names of the machines with a member that are reached.
+// LastSnapshots returns the outcome of the last snapshot on each reached machine with a member, by machine name.
 func (a *Access) LastSnapshots() map[string]*store.Outcome {
 	list := map[string]*store.Outcome{}
 	for _, e := range a.members() {
@@ -140,7 +141,7 @@ func (a *Access) LastSnapshots() map[string]*store.Outcome {
 	return list
 }
 
-// SnapshotTrouble says what is wrong with a machine's snapshots, "" when nothing is.
+// SnapshotTrouble describes what is wrong with a machine's snapshots, or returns "".
 func SnapshotTrouble(declared *config.Snapshot, o *store.Outcome, now time.Time) string {
 	switch {
 	case o == nil:
@@ -155,7 +156,7 @@ func SnapshotTrouble(declared *config.Snapshot, o *store.Outcome, now time.Time)
 	return ""
 }
 
-// Age says a duration in one unit that fits.
+// Age formats a duration in its largest fitting unit.
 func Age(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -12,26 +12,26 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Status is how a machine is.
+// Status is the status of one machine.
 type Status struct {
 	Address string        `json:"address"`
 	Name    string        `json:"name"`
 	Roles   []string      `json:"roles"`
 	Facts   host.Facts    `json:"facts"`
-	Differs []step.Change `json:"differs,omitempty"` // from what is declared
+	Differs []step.Change `json:"differs,omitempty"` // differences from the declaration
 	Foreign []string      `json:"foreign,omitempty"` // files with an effect that clusterctl did not write
-	Error   string        `json:"error,omitempty"`   // why it could not be asked
+	Error   string        `json:"error,omitempty"`   // why the status is unknown
 	NoAPI   string        `json:"noAPI,omitempty"`   // why it reaches no API server
 }
 
-// Overview is how a cluster's machines are.
+// Overview is the status of all machines of a cluster.
 type Overview struct {
 	State    *state.State // nil when there is no cluster yet
 	Machines []Status
 	Members  string // how etcd's own list of members differs from the machines
 }
 
-// Status asks every machine how it is. One that does not answer is no reason to stop.
+// Status returns the status of every machine. A machine that does not answer does not stop it.
 func (e *Engine) Status(ctx context.Context) (o Overview, err error) {
 	if o.State, err = e.Store.Read(); err != nil || o.State == nil {
 		return o, err

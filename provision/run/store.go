@@ -16,21 +16,20 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Access is a way to the store through the agents of the control plane's machines: nobody but them reaches its ports.
-// What is done there, the program etcd does, of this release.
+// Access is access to the store through the agents on the control plane's machines, because its ports are open to those
+// machines only. The agents run this release's program etcd for each request.
 type Access struct {
 	p *Prepared
 }
 
-// Times that the store is given.
+// Timeouts of requests about the store.
 const (
 	lookTimeout = 30 * time.Second
 	saveTimeout = 20 * time.Minute
-	bigTimeout  = 10 * time.Minute // what goes through all of the database
+	bigTimeout  = 10 * time.Minute // for requests that read or write the whole database
 )
 
-// OpenStore connects to the machines of the control plane. One that does not answer is no reason to stop, as long as
-// another does.
+// OpenStore connects to the machines of the control plane. It succeeds if at least one of them is reached.
 func (e *Engine) OpenStore(ctx context.Context) (*Access, error) {
 	s, err := e.Store.Read()
 	if err != nil {
@@ -64,10 +63,10 @@ func (e *Engine) OpenStore(ctx context.Context) (*Access, error) {
 	return a, nil
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (a *Access) Close() { a.p.Close() }
 
-// Unreached says why machines of the control plane are not reached, by their names.
+// Unreached returns why machines of the control plane are not reached, by machine name.
 func (a *Access) Unreached() map[string]string {
 	list := map[string]string{}
 	for _, m := range a.p.machines {
@@ -78,7 +77,7 @@ func (a *Access) Unreached() map[string]string {
 	return list
 }
 
-// Machines names the machines of the control plane that are reached.
+// Machines returns the names of the reached machines of the control plane.
 func (a *Access) Machines() (names []string) {
 	for _, m := range a.reached() {
 		names = append(names, m.Name)
@@ -95,7 +94,7 @@ func (a *Access) reached() (list []*machine) {
 	return list
 }
 
-// members are the machines that hold a member, as the state has it.
+// members returns the machines that hold a member according to the state.
 func (a *Access) members() (list []config.Machine) {
 	for _, m := range role.EtcdMachines(a.p.engine.Config, a.p.State) {
 		if _, ok := a.p.State.Etcd[m.Name]; ok {
@@ -113,7 +112,7 @@ func (a *Access) endpoints() map[string]string {
 	return list
 }
 
-// ask has a machine do something with the store, once it has the program for that.
+// ask sends the program etcd to a machine if it is missing, and runs it there with a request.
 func (a *Access) ask(ctx context.Context, m *machine, timeout time.Duration, q store.Request) (store.Answer, error) {
 	f, err := a.p.program(ctx, m)
 	if err != nil {
@@ -125,7 +124,7 @@ func (a *Access) ask(ctx context.Context, m *machine, timeout time.Duration, q s
 	return m.agent.Store(ctx, f.Digest, q)
 }
 
-// program sends the program etcd to a machine where it is not yet.
+// program sends the program etcd to a machine if it is missing there.
 func (p *Prepared) program(ctx context.Context, m *machine) (bundle.File, error) {
 	f, there, err := role.StoreProgram(p.engine.Bundle)
 	if err != nil {
@@ -148,8 +147,8 @@ func (p *Prepared) program(ctx context.Context, m *machine) (bundle.File, error)
 	return f, p.sendOne(ctx, m, f, f.Name)
 }
 
-// Status asks one machine after the other how the members are, until one reaches a majority of them; or it is what
-// reached the most.
+// Status returns the status of the members. It asks one machine after another until one of them reaches a majority. If
+// none does, it returns the result with the most members that answer.
 func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 	var errs []error
 	most := -1
@@ -178,7 +177,7 @@ func (a *Access) Status(ctx context.Context) (best []store.Member, err error) {
 	return best, nil
 }
 
-// Answering counts the members that work.
+// Answering returns the number of voting members that answer.
 func Answering(list []store.Member) (n int) {
 	for _, m := range list {
 		if m.Error == "" && !m.Learner {
@@ -188,7 +187,7 @@ func Answering(list []store.Member) (n int) {
 	return n
 }
 
-// Majority reports whether the store can write.
+// Majority reports whether the members that answer are a majority, so that the store can write.
 func Majority(list []store.Member) bool {
 	voters := 0
 	for _, m := range list {
@@ -199,7 +198,8 @@ func Majority(list []store.Member) bool {
 	return voters > 0 && Answering(list) > voters/2
 }
 
-// through is a machine that is reached and whose member works, the leader's first; or the machine that is named.
+// through returns the named machine, or, if name is empty, a reached machine whose member works, preferably the
+// leader's.
 func (a *Access) through(ctx context.Context, name string) (*machine, error) {
 	if name != "" {
 		for _, m := range a.p.machines {

@@ -11,7 +11,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// Remove takes a member out of the store that no machine of the cluster has, by its name or its ID in hex.
+// Remove removes a member, given by its name or its ID in hex, that belongs to no machine of the cluster.
 func (a *Access) Remove(ctx context.Context, member string) (store.Member, error) {
 	list, err := a.Status(ctx)
 	if err != nil {

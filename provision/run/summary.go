@@ -12,7 +12,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// summarize turns what the checks found into the plan.
+// summarize builds the plan from the results of the checks.
 func (p *Prepared) summarize() {
 	var next time.Time
 	for _, m := range p.machines {
@@ -99,7 +99,7 @@ func (p *Prepared) foreignFiles() (list []string) {
 	return list
 }
 
-// brought says which machines this program was sent to in order to plan. It returns "" if there are none.
+// brought names the machines to which this program was sent for planning. It returns "" if there are none.
 func (p *Prepared) brought() string {
 	var names []string
 	var bytes int64
@@ -117,7 +117,7 @@ func (p *Prepared) brought() string {
 		plan.Number(len(names), "machine"), strings.Join(names, ", "), (bytes+999_999)/1_000_000, host.Library)
 }
 
-// restarts says what a change of a machine starts anew, and what that means for its pods.
+// restarts describes what a change restarts on a machine, and what that means for its pods.
 func (p *Prepared) restarts(m *machine, changes []step.Change) string {
 	units := plan.Restarted(changes)
 	if len(units) == 0 {

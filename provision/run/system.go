@@ -10,13 +10,13 @@ import (
 	"clusterctl/provision/step"
 )
 
-// closed reports whether upgrades and reboots have to wait for their window.
+// closed reports whether upgrades and reboots must wait because their window is closed.
 func (p *Prepared) closed() bool {
 	w := p.engine.Config.System.Window
 	return w != nil && !w.Open(p.engine.now())
 }
 
-// waiting says that they do.
+// waiting returns a line for the plan if upgrades and reboots must wait for their window.
 func (p *Prepared) waiting() []string {
 	s := p.engine.Config.System
 	if p.engine.Destroy || !s.Kept() || !p.closed() {
@@ -30,11 +30,11 @@ func (p *Prepared) waiting() []string {
 	}
 }
 
-// ofSystem reports whether a change takes its machine as a whole out of service.
+// ofSystem reports whether a change takes its whole machine out of service.
 func ofSystem(c step.Change) bool { return c.Kind == step.Upgrades || c.Kind == step.Reboots }
 
-// tooLate has a machine whose turn comes after the window has closed keep its system as it is. Whatever else is due is
-// still done.
+// tooLate checks a machine again without upgrades and reboots if their window has closed before the machine's change.
+// Other changes are still made.
 func (p *Prepared) tooLate(ctx context.Context, m *machine) error {
 	if !slices.ContainsFunc(m.changes, ofSystem) || !p.closed() {
 		return nil
@@ -49,15 +49,15 @@ func (p *Prepared) tooLate(ctx context.Context, m *machine) error {
 	return p.checkOne(ctx, m)
 }
 
-// rebootTimeout is how long a machine may take to come back.
+// rebootTimeout is how long a machine may take to come back after a reboot.
 const rebootTimeout = 10 * time.Minute
 
-// mayReboot reports whether a connection that is lost may have been lost to a reboot by this run.
+// mayReboot reports whether the connection may have been lost because this run rebooted the machine.
 func (p *Prepared) mayReboot(m *machine) bool {
 	return p.engine.Config.System.Reboot && slices.ContainsFunc(m.changes, ofSystem)
 }
 
-// rebooted waits until a machine has been booted anew, and looks at it again.
+// rebooted waits until a machine has rebooted, and checks it again.
 func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
 	p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "reboots"})
 	was := m.facts.Boot
@@ -83,7 +83,7 @@ func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
 			last = err
 			continue
 		case m.facts.Boot == was:
-			_ = m.agent.Close() // it has not gone down yet
+			_ = m.agent.Close() // it has not shut down yet
 			continue
 		}
 		p.engine.say(Event{Kind: EventNote, Machine: m.Address, Message: "is back"})
@@ -94,10 +94,10 @@ func (p *Prepared) rebooted(ctx context.Context, m *machine) error {
 	}
 }
 
-// rebootLook is how often a machine that reboots is looked for.
+// rebootLook is the interval at which a rebooting machine is tried.
 const rebootLook = time.Second
 
-// rebootLine says what becomes of a machine whose system is changed.
+// rebootLine describes how a change of the system affects the machine.
 func (p *Prepared) rebootLine(changes []step.Change) string {
 	switch {
 	case slices.ContainsFunc(changes, func(c step.Change) bool { return c.Kind == step.Reboots }):
@@ -108,7 +108,8 @@ func (p *Prepared) rebootLine(changes []step.Change) string {
 	return "upgrade packages"
 }
 
-// pause lets who runs this see for himself how a change went before the next machine's turn.
+// pause waits for the configured time, so that the user can observe the result of a change before the next machine
+// changes.
 func (p *Prepared) pause(ctx context.Context, m *machine) error {
 	d := p.engine.Config.Roll.Pause
 	if d == 0 {

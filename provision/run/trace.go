@@ -12,19 +12,19 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// Traced is what a machine has seen of a packet.
+// Traced is what one machine has observed of a packet.
 type Traced struct {
 	Node string
 	host.Traced
 	Error string // why it could not be asked
 }
 
-// traceSlack is how much longer than it watches a machine may take to answer.
+// traceSlack is how long a machine may take to answer after it has stopped watching.
 const traceSlack = 30 * time.Second
 
-// Trace has the machines of these nodes watch for a packet. When all that can be reached watch, send is called, or the
-// node that is named sends it as q says. A machine that does not answer is no reason to stop, unless it is the one that
-// sends.
+// Trace makes the machines of these nodes watch for a packet. When all machines that can be reached watch, it calls
+// send, or sender's machine sends the packet as q says. A machine that does not answer does not stop the trace, unless
+// it is the sender.
 func (e *Engine) Trace(
 	ctx context.Context,
 	q host.Trace,
@@ -60,7 +60,7 @@ func (e *Engine) Trace(
 	if i := slices.IndexFunc(list, func(t Traced) bool { return t.Node == sender }); i >= 0 && list[i].Error != "" {
 		return nil, fmt.Errorf("reach %s, which is to send the packet: %s", sender, list[i].Error)
 	}
-	// Who sends waits until every other machine watches, or has been found not to.
+	// The sender waits until every other machine watches or has failed to.
 	var watching, sending sync.WaitGroup
 	for i, m := range p.machines {
 		if list[i].Error != "" {

@@ -17,7 +17,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// releases are the machines with the releases that they have, as far as the machines or the state know.
+// releases returns the machines with their present releases, as reported by the machines or else by the state.
 func (p *Prepared) releases() (list []plan.Updated) {
 	to := p.engine.Bundle.Release()
 	for _, m := range p.engine.Config.Machines {
@@ -41,7 +41,8 @@ func (p *Prepared) releases() (list []plan.Updated) {
 	return list
 }
 
-// allowed refuses updates that break the rules of which release works with which, and downgrades that nobody has named.
+// allowed returns an error for updates that violate the version skew rules, and for downgrades that -allow-downgrade
+// does not name.
 func (p *Prepared) allowed() error {
 	if p.fresh || p.engine.Destroy {
 		return nil
@@ -53,7 +54,7 @@ func (p *Prepared) allowed() error {
 	return errors.Join(plan.Skew(to, list), plan.Downgrade(to, list, p.State.Releases, p.engine.Downgrade))
 }
 
-// updateLine says from which release to which a machine goes, and how that went the last time; empty when it stays.
+// updateLine describes the update of a machine and its last failure. It returns "" if the machine keeps its release.
 func (p *Prepared) updateLine(m *machine, entry *plan.Machine) string {
 	if !updates(m) {
 		return ""
@@ -91,13 +92,13 @@ func (p *Prepared) moves(m *machine) bool {
 	return updates(m) && (m.facts.Release == nil || m.facts.Release.Build != p.engine.Bundle.Release().Build)
 }
 
-// updates reports whether a machine is brought to another release, or has been and that has not held yet.
+// updates reports whether a machine changes to another release, or has changed to one that is not confirmed yet.
 func updates(m *machine) bool {
 	return m.action == plan.Change &&
 		slices.ContainsFunc(m.changes, func(c step.Change) bool { return c.Kind == "release" })
 }
 
-// RolledBack is that a release did not work on a machine, which has its former one again.
+// RolledBack reports that a release did not work on a machine and was rolled back.
 type RolledBack struct {
 	To, From string
 	Why      error
@@ -109,8 +110,8 @@ func (e *RolledBack) Error() string {
 
 func (e *RolledBack) Unwrap() error { return e.Why }
 
-// update applies a machine's steps up to where the new release has held, sees from outside that the machine is well,
-// and lets the former release go. A machine on which that fails goes back to the former one by itself.
+// update applies a machine's steps up to the step that deletes the former release, and checks from outside that the
+// machine is well. Then it applies the rest. If that fails, the machine returns to the former release by itself.
 func (p *Prepared) update(ctx context.Context, m *machine, apply func([]step.Step) error) error {
 	end := slices.IndexFunc(m.steps, func(s step.Step) bool { _, ok := s.(*step.Sweep); return ok })
 	if !updates(m) || end < 0 {
@@ -124,12 +125,12 @@ func (p *Prepared) update(ctx context.Context, m *machine, apply func([]step.Ste
 		return apply(m.steps[end:])
 	}
 	if errors.Is(err, agent.ErrLost) || ctx.Err() != nil || interrupted(ctx) {
-		return err // it goes on where it was
+		return err // the run continues on the machine where it was
 	}
 	return p.rollBack(ctx, m, err)
 }
 
-// wellAgain is that others find a machine well: its member of the store, its API server, its node.
+// wellAgain waits until a machine is well as seen by others: its member of the store, its API server and its node.
 func (p *Prepared) wellAgain(ctx context.Context, m *machine) error {
 	if m.Has(config.RoleControlPlane) && p.known(m).Joined {
 		if err := p.recovered(ctx, m); err != nil {
@@ -150,7 +151,7 @@ func (p *Prepared) wellAgain(ctx context.Context, m *machine) error {
 		switch {
 		case err != nil:
 			err = fmt.Errorf("its node cannot be asked for: %w", err)
-		case kubelet == "": // it never was one
+		case kubelet == "": // the machine has never had a Node
 			return nil
 		case ready != "True":
 			err = fmt.Errorf("its node is not ready (%s)", ready)
@@ -169,7 +170,7 @@ func (p *Prepared) wellAgain(ctx context.Context, m *machine) error {
 
 const rollBackTimeout = 6 * time.Minute
 
-// rollBack has the former release run again, and writes down why.
+// rollBack returns a machine to the former release, and records why.
 func (p *Prepared) rollBack(ctx context.Context, m *machine, why error) error {
 	to := p.engine.Bundle.Release()
 	var from host.Release

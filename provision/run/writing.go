@@ -2,15 +2,15 @@ package run
 
 import "sync"
 
-// writing guards a state that machines and objects are written down in at the same time.
+// writing guards the state, which machines and objects are recorded in at the same time.
 var writing sync.Mutex
 
-// saves are writes of the state. A write takes as long as the state is large, so that what comes while one is under way
-// is written together by the next: with a thousand machines there are some dozens of writes.
+// saves combines writes of the state. A write takes longer the larger the state is. Changes that come during a write
+// are written together by the next one: with a thousand machines there are some dozens of writes.
 type saves struct {
-	turn sync.Mutex // whose write is under way
+	turn sync.Mutex // held during a write
 	mu   sync.Mutex
-	next *save // that has not begun yet
+	next *save // the next write, which has not begun
 }
 
 type save struct {
@@ -18,7 +18,7 @@ type save struct {
 	err  error
 }
 
-// write changes the state, and returns when that is on the disk.
+// write changes the state, and returns when the change is on disk.
 func (p *Prepared) write(change func()) error {
 	writing.Lock()
 	change()
@@ -31,12 +31,12 @@ func (p *Prepared) write(change func()) error {
 	})
 }
 
-// shares is into how many writes a run divides what may wait: what writing costs in all grows with the machines, not
-// with their square.
+// shares is the number of writes over which a run spreads changes that may wait. So the total cost of writing grows
+// linearly with the number of machines, not quadratically.
 const shares = 16
 
-// owe changes the state by what a run that is cut off finds out again. It is written with what comes next, at the
-// latest when a share of the machines is owed, or by writeOwed. With few machines it is written at once.
+// owe makes a change of the state that an interrupted run would find out again. The change is written with the next
+// write, by writeOwed, or when more than a share of the machines is unwritten. With few machines it is written at once.
 func (p *Prepared) owe(change func()) error {
 	writing.Lock()
 	change()
@@ -49,7 +49,7 @@ func (p *Prepared) owe(change func()) error {
 	return p.write(func() {})
 }
 
-// writeOwed writes what is owed.
+// writeOwed writes the changes that owe has left unwritten.
 func (p *Prepared) writeOwed() error {
 	writing.Lock()
 	owed := p.owed
@@ -60,7 +60,7 @@ func (p *Prepared) writeOwed() error {
 	return p.write(func() {})
 }
 
-// join returns when a write has ended that began after the call.
+// join returns when a write that began after the call has ended.
 func (s *saves) join(write func() error) error {
 	s.mu.Lock()
 	own := s.next

@@ -8,28 +8,28 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Encryption is how resources are encrypted in the store. API servers must all be able to
-// read with a key before one of them writes with it: so a change goes in three moves, Add,
-// Switch and Drop, each of which is written down and has reached all servers before the next.
+// Encryption describes how resources are encrypted in the store. All API servers must be able to read with a key before
+// one of them writes with it. So a change takes three moves: Add, Switch and Drop. Each is recorded and has reached all
+// servers before the next.
 type Encryption struct {
-	Keys []EncryptionKey `json:"keys,omitempty"` // that servers have
-	// ID of the one that is written with; empty: values are written as they are
+	Keys []EncryptionKey `json:"keys,omitempty"` // the keys that servers have
+	// Write is the ID of the key that encrypts new values. If it is empty, new values are not encrypted.
 	Write     string   `json:"write,omitempty"`
 	Resources []string `json:"resources,omitempty"`
-	Leaving   []string `json:"leaving,omitempty"` // resources that were written with it, and are not to be any more
-	// Former keys are on no machine any more. Copies of the store from their time need them.
+	Leaving   []string `json:"leaving,omitempty"` // resources that were encrypted with it and shall no longer be
+	// Former keys are no longer on any machine. They are needed to read old copies of the store.
 	Former []EncryptionKey `json:"former,omitempty"`
 }
 
-// EncryptionKey is one key.
+// EncryptionKey is a key that encrypts values.
 type EncryptionKey struct {
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
 	Secret   []byte `json:"secret,omitempty"`
-	Endpoint string `json:"endpoint,omitempty"` // of a plugin that has the keys itself
+	Endpoint string `json:"endpoint,omitempty"` // of the KMS plugin that holds the key
 }
 
-// ID names a key as the values that it writes do.
+// ID returns the ID by which stored values name their key.
 func (k EncryptionKey) ID() string { return keyID(k.Provider, k.Name) }
 
 func keyID(provider, name string) string {
@@ -39,7 +39,7 @@ func keyID(provider, name string) string {
 	return provider + ":v1:" + name
 }
 
-// writes is the ID of the key that a configuration wants written with.
+// writes returns the ID of the key with which a configuration wants values encrypted.
 func writes(want config.Encryption) string {
 	if !want.On() {
 		return ""
@@ -47,7 +47,7 @@ func writes(want config.Encryption) string {
 	return keyID(want.Provider, want.Key)
 }
 
-// Settled says that what is stored is as the configuration wants it.
+// Settled reports whether stored values are encrypted as the configuration wants.
 func (e *Encryption) Settled(want config.Encryption) bool {
 	keys := 0
 	if want.On() {
@@ -57,8 +57,7 @@ func (e *Encryption) Settled(want config.Encryption) bool {
 		(!want.On() || slices.Equal(e.Resources, want.Resources))
 }
 
-// Add sees to it that there is the key that is wanted, to read with. In a cluster that
-// is not there yet it is written with at once.
+// Add makes sure that the wanted key exists, for reading only. In a new cluster, values are encrypted with it at once.
 func (e *Encryption) Add(want config.Encryption, fresh bool) error {
 	if i := e.find(e.Keys, writes(want)); want.On() && i >= 0 && e.Keys[i].Endpoint != want.Endpoint {
 		e.Keys = slices.Clone(e.Keys)
@@ -69,7 +68,7 @@ func (e *Encryption) Add(want config.Encryption, fresh bool) error {
 			key.Secret = make([]byte, 32)
 		}
 		if i := e.find(e.Former, key.ID()); i >= 0 {
-			key.Secret = e.Former[i].Secret // a name is one key for ever
+			key.Secret = e.Former[i].Secret // a name always stands for the same key
 			e.Former = slices.Delete(slices.Clone(e.Former), i, i+1)
 		} else if _, err := rand.Read(key.Secret); err != nil {
 			return err
@@ -83,7 +82,7 @@ func (e *Encryption) Add(want config.Encryption, fresh bool) error {
 	return nil
 }
 
-// Switch writes as is wanted, which all servers can read by now.
+// Switch encrypts new values as wanted. All servers can read them already.
 func (e *Encryption) Switch(want config.Encryption) {
 	for _, r := range slices.Concat(e.Resources, e.Leaving) {
 		if !want.On() || !slices.Contains(want.Resources, r) {
@@ -99,7 +98,7 @@ func (e *Encryption) Switch(want config.Encryption) {
 	}
 }
 
-// Drop takes the other keys from the servers: nothing is stored any more that they wrote.
+// Drop removes all other keys from the servers, because no stored value uses them any more.
 func (e *Encryption) Drop() {
 	var keys []EncryptionKey
 	for _, k := range e.Keys {
@@ -112,9 +111,9 @@ func (e *Encryption) Drop() {
 	e.Keys, e.Leaving = keys, nil
 }
 
-// Need has servers read values that keys of former times have written, for which resources each: those of a copy of the
-// store that is brought back. As nothing is to be written so any more, the next rotation ends with them. It names the
-// keys that there are not.
+// Need makes servers able to read values that former keys have encrypted, as in a restored copy of the store. written
+// has the resources that each key has encrypted. The next rotation encrypts those values again. Need returns the keys
+// that the state does not have.
 func (e *Encryption) Need(written map[string][]string) (missing []string) {
 	for _, id := range slices.Sorted(maps.Keys(written)) {
 		if i := e.find(e.Former, id); i >= 0 && e.find(e.Keys, id) < 0 {
@@ -125,8 +124,8 @@ func (e *Encryption) Need(written map[string][]string) (missing []string) {
 			missing = append(missing, id)
 		}
 		for _, r := range written[id] {
-			// How resources are called in the store does not always say which group they are of: then it is read for
-			// all of them.
+			// The name of a resource in the store does not always determine its group. Then values of all resources are
+			// read.
 			if all := "*.*"; !slices.Contains(e.Resources, r) && !slices.Contains(e.Resources, all) &&
 				!slices.Contains(e.Leaving, all) {
 				e.Leaving = append(slices.Clone(e.Leaving), all)

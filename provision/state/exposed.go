@@ -13,22 +13,22 @@ import (
 // Exposed is a key that was on a machine which has left the control plane. The key must be replaced even if the machine
 // was cleaned, because its files may have been copied.
 type Exposed struct {
-	// Name is the authority's, ServiceAccount, or that of an encryption key with its provider.
+	// Name is the name of an authority, ServiceAccount, or the ID of an encryption key after encryptionPrefix.
 	Name    string    `json:"name"`
-	Digest  string    `json:"digest,omitempty"` // of the authority's certificate or of the public key, SHA-256
+	Digest  string    `json:"digest,omitempty"` // SHA-256 of the authority's certificate or of the public key
 	Machine string    `json:"machine"`          // address of its block
 	At      time.Time `json:"at"`
 }
 
-// encryptionPrefix begins the names of encryption keys that are exposed.
+// encryptionPrefix is the prefix of the names of exposed encryption keys.
 const encryptionPrefix = "encryption "
 
-// IsEncryption reports whether it is a key that encrypts what is stored.
+// IsEncryption reports whether the key encrypts stored values.
 func (e Exposed) IsEncryption() bool {
 	return len(e.Name) > len(encryptionPrefix) && e.Name[:len(encryptionPrefix)] == encryptionPrefix
 }
 
-// Expose records that a machine which leaves the control plane has had all keys that are in use.
+// Expose records that a machine which leaves the control plane had all keys that are in use.
 func (s *State) Expose(machine string, now time.Time) {
 	list := s.Due()
 	add := func(name string, public []byte) {
@@ -59,7 +59,7 @@ func (s *State) Expose(machine string, now time.Time) {
 	s.Exposed = list
 }
 
-// Due returns the exposed keys that are still trusted, or encrypt what is stored: they are due for replacement.
+// Due returns the exposed keys that must be replaced: those that are still trusted or encrypt stored values.
 func (s *State) Due() (list []Exposed) {
 	for _, e := range s.Exposed {
 		var trusted [][]byte

@@ -14,21 +14,21 @@ import (
 	"clusterctl/certs"
 )
 
-// Handed is a kubeconfig that was handed out.
+// Handed is a kubeconfig that was given to a user.
 type Handed struct {
 	Name      string    `json:"name"`
 	Groups    []string  `json:"groups,omitempty"`
 	Serial    string    `json:"serial"` // hexadecimal
 	At        time.Time `json:"at"`
 	Until     time.Time `json:"until"`
-	Authority string    `json:"authority"` // which has signed it, by certs.KeyID
+	Authority string    `json:"authority"` // the signing authority, as returned by certs.KeyID
 }
 
-// handedFile has a JSON object a line. It is no part of the state's file: somebody is given a kubeconfig while a run
-// holds the lock, and a saved plan stays good.
+// handedFile has one JSON object per line. It is separate from the state's file, so that a kubeconfig can be issued
+// while a run holds the lock, and so that saved plans stay valid.
 const handedFile = "kubeconfigs.jsonl"
 
-// HandOut writes down, in the state's folder, that a kubeconfig is about to be handed out.
+// HandOut records, in the state's directory, that a kubeconfig is about to be given to a user.
 func HandOut(dir string, h Handed) error {
 	line, err := json.Marshal(h)
 	if err != nil {
@@ -48,7 +48,8 @@ func HandOut(dir string, h Handed) error {
 	return nil
 }
 
-// appendLine adds a line in one write. What an earlier one has left of a line when it was cut off ends before it.
+// appendLine appends a line with one write. If an earlier write left an incomplete line, appendLine terminates it
+// first.
 func appendLine(f *os.File, line []byte) error {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -70,7 +71,7 @@ func appendLine(f *os.File, line []byte) error {
 	return f.Sync()
 }
 
-// HandedOut returns what was handed out, the oldest first.
+// HandedOut returns the recorded kubeconfigs, oldest first.
 func HandedOut(dir string) (list []Handed, err error) {
 	path := filepath.Join(dir, handedFile)
 	text, err := os.ReadFile(path)
@@ -86,7 +87,7 @@ func HandedOut(dir string) (list []Handed, err error) {
 			continue
 		}
 		if json.Unmarshal(line, &h) != nil {
-			continue // cut off while it was written: that kubeconfig was not handed out
+			continue // its write was interrupted, so that kubeconfig was not given to the user
 		}
 		list = append(list, h)
 	}
@@ -103,7 +104,7 @@ func (s *State) Revokes(h Handed) bool {
 	return false
 }
 
-// Formers are the kubeconfigs that stop working when the former cluster CA is dropped.
+// Formers returns the kubeconfigs that stop working when the former cluster CA is dropped.
 func (s *State) Formers(list []Handed, now time.Time) (formers []Handed) {
 	former := certs.KeyID(s.Rotations[certs.ClusterCA].Other)
 	if s.Rotations[certs.ClusterCA].Move != Issue || former == "" {
@@ -117,7 +118,7 @@ func (s *State) Formers(list []Handed, now time.Time) (formers []Handed) {
 	return formers
 }
 
-// Signed reports whether an authority has signed a kubeconfig's certificate that the cluster trusts.
+// Signed reports whether an authority that the cluster trusts has signed a kubeconfig's certificate.
 func (s *State) Signed(h Handed) bool {
 	return s.Ours(certs.ClusterCA, func(pem []byte) bool { return certs.KeyID(pem) == h.Authority })
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Journal is what one run did, a JSON object a line: for people who want to know later, and for
-// the next run, which says where an interrupted one was. The truth is on the machines.
+// Journal records what one run did, one JSON object per line. Users read it, and the next run reads where an
+// interrupted one stopped. The machines themselves show what was really done.
 type Journal struct {
 	mu sync.Mutex
 	f  *os.File
@@ -22,10 +22,10 @@ type Journal struct {
 // Entry is a line of a journal.
 type Entry struct {
 	Time    time.Time `json:"time"`
-	Machine string    `json:"machine,omitempty"` // address
+	Machine string    `json:"machine,omitempty"` // address of the machine
 	Object  string    `json:"object,omitempty"`  // kind, namespace and name
-	Step    string    `json:"step,omitempty"`    // what it was about: "file /etc/hosts"
-	// begun, sent, created, changed, removed, waiting, done, failed, interrupted, note
+	Step    string    `json:"step,omitempty"`    // the step, such as "file /etc/hosts"
+	// Outcome is begun, sent, created, changed, removed, waiting, done, failed, interrupted or note.
 	Outcome string `json:"outcome"`
 	Note    string `json:"note,omitempty"`
 }
@@ -36,8 +36,7 @@ const (
 	journalsKept  = 20
 )
 
-// OpenJournal begins the journal of a run that starts now, in the state's folder, and
-// removes the oldest ones.
+// OpenJournal creates the journal of a run that starts now in the state's directory, and removes the oldest journals.
 func OpenJournal(dir string, now time.Time) (*Journal, error) {
 	dir = filepath.Join(dir, journalFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -63,7 +62,7 @@ func OpenJournal(dir string, now time.Time) (*Journal, error) {
 	return &Journal{f: f}, nil
 }
 
-// journals returns the paths of the journals in a folder, the oldest first.
+// journals returns the paths of the journals in a directory, oldest first.
 func journals(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,8 +80,8 @@ func journals(dir string) ([]string, error) {
 	return names, nil
 }
 
-// Write adds a line. A run does not end because its journal cannot be written: the error
-// comes with Close.
+// Write appends a line. It returns no error, because a run must not end when its journal cannot be written; Close
+// returns the error.
 func (j *Journal) Write(e Entry) {
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -93,7 +92,7 @@ func (j *Journal) Write(e Entry) {
 	_, _ = j.f.Write(append(text, '\n'))
 }
 
-// Close ends the journal.
+// Close closes the journal.
 func (j *Journal) Close() error {
 	if err := errors.Join(j.f.Sync(), j.f.Close()); err != nil {
 		return fmt.Errorf("write the journal: %w", err)

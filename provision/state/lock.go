@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Times of the lock: who holds it says so every beat, and who has not for a lease has lost it.
+// Times of the lock. Its holder renews it every beat, and loses it if it is not renewed for a lease.
 const (
 	lease = 30 * time.Second
 	beat  = 5 * time.Second
 	retry = 100 * time.Millisecond
 )
 
-// ErrLocked is that another run holds the lock.
+// ErrLocked reports that another run holds the lock.
 var ErrLocked = errors.New("another run is under way")
 
-// ErrLost is that the lock was taken over: this process had not been heard of for a lease.
+// ErrLost reports that another run took over the lock, because this process did not renew it for a lease.
 var ErrLost = errors.New(
 	"another run has taken the lock, since this one was not heard of for too long; it stops here. Run again when the " +
 		"other has ended",
@@ -36,30 +36,29 @@ type holder struct {
 	Process process   `json:"process,omitzero"`
 }
 
-// same reports whether two are one, at different beats.
+// same reports whether two entries belong to the same holder, perhaps at different beats.
 func (h holder) same(o holder) bool {
 	return h.Who == o.Who && h.Since.Equal(o.Since) && h.Process == o.Process
 }
 
-// Lock is held until Release.
+// Lock is a lock on the state. It is held until Release.
 type Lock struct {
-	// Took says from which dead process the lock was taken over, empty when it was free.
+	// Took names the holder whose dead process the lock was taken from; empty means that the lock was free.
 	Took string
 
 	path  string
 	own   holder
 	stop  chan struct{}
-	lost  chan struct{} // closed when another has it, or had it
+	lost  chan struct{} // closed when another run has, or had, the lock
 	lose  func()
 	wait  sync.WaitGroup
 	clock func() time.Time
 
 	mu   sync.Mutex
-	said time.Time // when it last said that it holds the lock
+	said time.Time // when the lock was last renewed
 }
 
-// Acquire takes the folder's lock, waiting for as long as ctx lasts when another
-// run holds it.
+// Acquire takes the lock of a directory. If another run holds it, Acquire waits until ctx ends.
 func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state's folder: %w", err)
@@ -97,7 +96,7 @@ func Acquire(ctx context.Context, dir, who string) (*Lock, error) {
 	}
 }
 
-// try makes the lock's file, which only one can, or takes over an expired one.
+// try creates the lock file, which only one process can, or removes an expired one. It returns the present holder.
 func (l *Lock) try() (holder, error) {
 	l.own.Expires = l.clock().Add(lease).UTC()
 	text, err := json.Marshal(l.own)
@@ -126,7 +125,7 @@ func (l *Lock) try() (holder, error) {
 	var other holder
 	text, err = os.ReadFile(l.path)
 	if err != nil {
-		return other, ErrLocked // released just now, most likely
+		return other, ErrLocked // probably released just now
 	}
 	if json.Unmarshal(text, &other) != nil || l.silent(f) {
 		l.clear(text, f.Name()+".expired")
@@ -137,8 +136,8 @@ func (l *Lock) try() (holder, error) {
 	return other, ErrLocked
 }
 
-// silent reports whether nothing has been heard of the lock's holder for a lease. It goes by the times of files, which
-// one clock gives, that of the computer that has the folder: the clocks of two operators may differ by more than a
+// silent reports whether the lock's holder has not renewed it for a lease. It compares modification times of files,
+// because the computer that holds the directory sets them all. The clocks of two operators may differ by more than a
 // lease.
 func (l *Lock) silent(now *os.File) bool {
 	beaten, err := os.Stat(l.path)
@@ -149,8 +148,8 @@ func (l *Lock) silent(now *os.File) bool {
 	return err == nil && written.ModTime().Sub(beaten.ModTime()) > lease
 }
 
-// clear moves an expired lock away, after which its taking may be tried again. Two may see it
-// at once: one that finds that it has moved a new lock puts that back.
+// clear moves an expired lock away, so that it can be taken. Two processes may do so at once. A process that has moved
+// a new lock puts it back.
 func (l *Lock) clear(expired []byte, aside string) {
 	if os.Rename(l.path, aside) != nil {
 		return
@@ -190,8 +189,8 @@ func (l *Lock) keep() {
 	}
 }
 
-// Held is ErrLost once another run has taken the lock over, also one that has ended since: this process may have
-// stood still meanwhile, and goes by what it knew before.
+// Held returns ErrLost once another run has taken over the lock, even if that run has ended. This process may have been
+// suspended meanwhile, and would act on outdated knowledge.
 func (l *Lock) Held() error {
 	var now holder
 	text, err := os.ReadFile(l.path)
@@ -202,7 +201,7 @@ func (l *Lock) Held() error {
 	if err == nil {
 		return nil
 	}
-	// What cannot be read now is looked at again, for as long as no other may have taken the lock.
+	// If the file cannot be read now, the lock counts as held for as long as no other run can have taken it.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.clock().Sub(l.said) > lease-beat {
@@ -212,10 +211,10 @@ func (l *Lock) Held() error {
 	return nil
 }
 
-// Lost is closed when another run has taken the lock over.
+// Lost returns a channel that is closed when another run has taken over the lock.
 func (l *Lock) Lost() <-chan struct{} { return l.lost }
 
-// Release lets the lock go, unless it is another's by now.
+// Release releases the lock, unless another run has taken it over.
 func (l *Lock) Release() error {
 	close(l.stop)
 	l.wait.Wait()

@@ -7,9 +7,9 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Outdated says what a machine of the cluster was given and this state knows nothing of: then the machine has it from a
-// later one. A state is written before what is in it goes to machines, so that a run that was cut off leaves none
-// behind.
+// Outdated returns what a machine of the cluster holds that this state does not know. The machine must have received it
+// from a later state. A state is always written before its content goes to machines, so interrupted runs do not cause
+// this.
 func (s *State) Outdated(g host.Given) (later []string) {
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
 		if d := g.Signers[name]; d != "" && !s.signs(d, s.Keys.CAs[name], s.Keys.Next[name], s.Rotations[name].Other) {

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// process tells one process from all others that there are or were, also on other computers.
+// process identifies a process among all present and former ones, also on other computers.
 type process struct {
-	Boot  string `json:"boot,omitempty"`  // the computer since it was last started
-	Space string `json:"space,omitempty"` // what process numbers are counted in
+	Boot  string `json:"boot,omitempty"`  // the computer's boot ID
+	Space string `json:"space,omitempty"` // the PID namespace
 	PID   int    `json:"pid,omitempty"`
-	Start string `json:"start,omitempty"` // when it began: numbers are used again
+	Start string `json:"start,omitempty"` // start time, since PIDs are reused
 }
 
-// thisProcess returns the zero value where the system does not tell.
+// thisProcess returns the zero value if the system does not provide the data.
 func thisProcess() process {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -34,8 +34,8 @@ func thisProcess() process {
 	return process{Boot: strings.TrimSpace(string(boot)), Space: space, PID: os.Getpid(), Start: start}
 }
 
-// dead reports whether the process is known to have ended: it ran on this computer since this was last
-// started, and does not any more. Of another computer's nothing is known.
+// dead reports whether the process has certainly ended: it ran on this computer in the current boot, and no longer
+// does. It returns false for processes of other computers.
 func (p process) dead() bool {
 	own := thisProcess()
 	if p.PID == 0 || own.PID == 0 || p.Boot != own.Boot || p.Space != own.Space {
@@ -45,14 +45,13 @@ func (p process) dead() bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && start != p.Start
 }
 
-// started returns when a process began, in ticks since the boot. One that has ended and is only
-// waiting to be noticed does not exist any more.
+// started returns when a process began, in ticks since boot. Zombies count as not existing.
 func started(pid int) (string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
-	// The program's name, in brackets, may have anything in it.
+	// The program's name, in parentheses, may contain anything.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	const state, start = 0, 19
 	if len(fields) <= start {

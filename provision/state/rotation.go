@@ -10,37 +10,39 @@ import (
 	"clusterctl/certs"
 )
 
-// ServiceAccount names the rotation of the key that signs service accounts' tokens. Other rotations have their
-// authority's name.
+// ServiceAccount is the name of the rotation of the key that signs service account tokens. Other rotations have the
+// name of their authority.
 const ServiceAccount = "service-account"
 
-// Rotation is an authority, or the key of service accounts, on its way to be replaced. Everybody must trust the next
-// one before anything is signed with it, and nothing of the former one may be left when that is not trusted any more:
-// so it goes in moves, each of which is written down and has reached all machines before the next. After the last there
-// is no Rotation.
+// Rotation is the replacement of an authority, or of the service account key, in progress. All must trust the next one
+// before it signs anything. Nothing signed by the former one may remain when that is no longer trusted. So a rotation
+// takes several moves. Each is recorded and has reached all machines before the next. After the last move the Rotation
+// is deleted.
 type Rotation struct {
 	Move string `json:"move"`
-	// the certificate (or public key) that is trusted and does not sign: the next one, then the former one
+	// Other is the certificate, or public key, that is trusted and does not sign: first the next one, then the former
+	// one.
 	Other []byte `json:"other"`
-	// Cross is the former authority's word for the next one, shown with what that signs: to clients that have only read
-	// the former one, pods that run for long say. Empty where the former one has ended, and for keys.
+	// Cross is the next authority's certificate signed by the former authority. It is sent with leaf certificates, for
+	// clients that have loaded only the former authority, such as long-running pods. It is empty if the former
+	// authority has expired, and for keys.
 	Cross  []byte        `json:"cross,omitempty"`
 	Since  time.Time     `json:"since"`
-	Issued time.Time     `json:"issued,omitzero"` // when the next one had signed everything on all machines
-	Keep   time.Duration `json:"keep"`            // how long after that the former one is trusted
+	Issued time.Time     `json:"issued,omitzero"` // when all machines had everything issued by the next one
+	Keep   time.Duration `json:"keep"`            // how long the former one stays trusted after that
 	Finish bool          `json:"finish,omitempty"`
 }
 
-// The moves of a rotation.
+// Moves of a rotation.
 const (
-	Trust = "trust" // both are trusted, the former one signs
-	Issue = "issue" // both are trusted, the next one signs, and what the former one has signed is issued anew
+	Trust = "trust" // both are trusted; the former one signs
+	Issue = "issue" // both are trusted; the next one signs, and everything is issued again
 )
 
-// UntilFinished is to keep a former authority until somebody says that nobody needs it.
+// UntilFinished is the value of Keep that keeps a former authority trusted until a user finishes the rotation.
 const UntilFinished = time.Duration(-1)
 
-// CA returns the authority that signs.
+// CA returns the authority that signs, with its key and chain.
 func (s *State) CA(name string) certs.Pair {
 	p := certs.Pair{Cert: s.CAs[name], Key: s.Keys.CAs[name], Chain: certs.Between(s.CAs[name])}
 	if r := s.Rotations[name]; r.Move == Issue {
@@ -49,23 +51,24 @@ func (s *State) CA(name string) certs.Pair {
 	return p
 }
 
-// Trust returns the certificates of an authority that are trusted, PEM: first the one that signs.
+// Trust returns the trusted certificates of an authority in PEM, the signing one first.
 func (s *State) Trust(name string) []byte {
 	return slices.Concat(s.CAs[name], s.Rotations[name].Other)
 }
 
-// Trusted is Trust in an order that stays when the next one begins to sign: a daemon that starts anew for another file
-// does not.
+// Trusted returns the same certificates as Trust, in an order that does not change when the next authority begins to
+// sign. Daemons that restart when the file changes need not restart then.
 func (s *State) Trusted(name string) []byte {
 	return inOrder(s.Rotations[name], s.CAs[name])
 }
 
-// ServicePublic returns the keys with which service accounts' tokens are verified, PEM, in such an order.
+// ServicePublic returns the public keys that verify service account tokens in PEM, in an order that does not change
+// when the next key begins to sign.
 func (s *State) ServicePublic() []byte {
 	return inOrder(s.Rotations[ServiceAccount], s.Keys.ServicePublic)
 }
 
-// inOrder has the former one first.
+// inOrder returns the former one before the next one.
 func inOrder(r Rotation, signs []byte) []byte {
 	if r.Move == Issue {
 		return slices.Concat(r.Other, signs)
@@ -73,8 +76,8 @@ func inOrder(r Rotation, signs []byte) []byte {
 	return slices.Concat(signs, r.Other)
 }
 
-// Rotate begins to replace an authority by another, or the key of service accounts; nothing is signed with it yet. An
-// authority that has ended is trusted by nobody, so that the next one signs at once.
+// Rotate begins to replace an authority, or the service account key. The next one does not sign yet, unless the present
+// authority has expired. Clients do not trust an expired authority, so then the next one signs at once.
 func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now time.Time) error {
 	if _, already := s.Rotations[name]; already {
 		return fmt.Errorf("%s is being replaced already", name)
@@ -102,7 +105,7 @@ func (s *State) Rotate(name string, next certs.Pair, keep time.Duration, now tim
 	return nil
 }
 
-// Issue has the next one sign, which all machines trust by now.
+// Issue makes the next one sign. All machines trust it already.
 func (s *State) Issue(name string, now time.Time) {
 	r := s.Rotations[name]
 	next := certs.Pair{Cert: r.Other, Key: s.Keys.Next[name]}
@@ -120,7 +123,7 @@ func (s *State) Issue(name string, now time.Time) {
 	s.Rotations[name] = r
 }
 
-// IssuedEverywhere notes that all machines have had everything issued anew.
+// IssuedEverywhere records that everything has been issued again on all machines.
 func (s *State) IssuedEverywhere(name string, now time.Time) {
 	r := s.Rotations[name]
 	r.Issued = now
@@ -128,23 +131,23 @@ func (s *State) IssuedEverywhere(name string, now time.Time) {
 	s.Rotations[name] = r
 }
 
-// Drop has nobody trust the former one any more.
+// Drop ends the trust in the former one.
 func (s *State) Drop(name string) {
 	s.Rotations = clone(s.Rotations)
 	delete(s.Rotations, name)
 }
 
-// Over reports whether the former one is to be dropped.
+// Over reports whether the former one must be dropped.
 func (r Rotation) Over(now time.Time) bool {
 	return !r.Issued.IsZero() && (r.Finish || r.Keep >= 0 && !now.Before(r.Issued.Add(r.Keep)))
 }
 
-// Ours reports whether same says so of an authority of this cluster, of one that comes or goes, too.
+// Ours reports whether same returns true for the authority of this cluster, or for its next or former one.
 func (s *State) Ours(name string, same func(pem []byte) bool) bool {
 	return same(s.CAs[name]) || len(s.Rotations[name].Other) > 0 && same(s.Rotations[name].Other)
 }
 
-// clone is for maps that are shared with what was read before: a reader may be at them.
+// clone copies a map, because other readers may still use the original.
 func clone[V any](m map[string]V) map[string]V {
 	c := maps.Clone(m)
 	if c == nil {

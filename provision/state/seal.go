@@ -13,18 +13,16 @@ import (
 	"filippo.io/age"
 )
 
-// PassphraseEnv names the environment variable that holds a passphrase. Without it,
-// a key file of the user's is used.
+// PassphraseEnv is the environment variable with the passphrase. If it is unset, the user's key file is used.
 const PassphraseEnv = "CLUSTERCTL_STATE_PASSPHRASE"
 
-// Sealer encrypts keys: with the passphrase, or with the key in a file that is made
-// when first needed.
+// Sealer encrypts the keys, with the passphrase or with the key in a file. The file is created on first use.
 type Sealer struct {
 	Passphrase string
 	KeyFile    string
 }
 
-// DefaultKeyFile returns where the user's key is: below XDG_CONFIG_HOME or ~/.config.
+// DefaultKeyFile returns the path of the user's key file, below XDG_CONFIG_HOME or ~/.config.
 func DefaultKeyFile() (string, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -33,12 +31,12 @@ func DefaultKeyFile() (string, error) {
 	return filepath.Join(dir, "clusterctl", "age.key"), nil
 }
 
-// of is a digest of what is sealed, and with what.
+// of returns a digest of the plain text and of the sealer's settings.
 func (s Sealer) of(plain []byte) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", s.Passphrase, s.KeyFile, plain))
 }
 
-// Seal encrypts.
+// Seal encrypts plain.
 func (s Sealer) Seal(plain []byte) ([]byte, error) {
 	var recipient age.Recipient
 	if s.Passphrase != "" {
@@ -69,7 +67,7 @@ func (s Sealer) Seal(plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Open decrypts.
+// Open decrypts sealed.
 func (s Sealer) Open(sealed []byte) ([]byte, error) {
 	var identity age.Identity
 	if s.Passphrase != "" {

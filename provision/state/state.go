@@ -1,7 +1,6 @@
-// Package state is what must outlive a run and is nowhere else: which machines were
-// made part of the cluster and how they are reached, the authorities' keys
-// (encrypted), how etcd's members first started, and which objects were applied. It
-// lives in a folder beside the configuration.
+// Package state stores what must outlive a run and exists nowhere else: the machines of the cluster and how to reach
+// them, the authorities' keys (encrypted), how store members first started, and the applied objects. The state is in a
+// directory beside the configuration.
 package state
 
 import (
@@ -24,7 +23,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Folder is the state's folder, beside the configuration.
+// Folder is the name of the state's directory, beside the configuration.
 const Folder = ".clusterctl"
 
 const formatVersion = 1
@@ -32,30 +31,29 @@ const formatVersion = 1
 // State is a cluster's state.
 type State struct {
 	Version  int                `json:"version"`
-	Serial   int64              `json:"serial"` // goes up with every write
+	Serial   int64              `json:"serial"` // increases with every write
 	Cluster  string             `json:"cluster"`
-	Token    string             `json:"token"` // keeps etcd clusters apart
+	Token    string             `json:"token"` // distinguishes this store's members from other etcd clusters
 	Machines map[string]Machine `json:"machines"`
 	Etcd     map[string]Member  `json:"etcd"` // by machine name
-	// EtcdCluster is the id that etcd has given the store: by it the data of a former
-	// member is known from another cluster's.
+	// EtcdCluster is the store's cluster ID. It distinguishes the data of a former member from that of another cluster.
 	EtcdCluster string `json:"etcdCluster,omitempty"`
-	// FormerStores are the ids that the store had before it was restored: data of theirs is of the past.
+	// FormerStores are the store's cluster IDs before restores. Data with these IDs is outdated.
 	FormerStores []string `json:"formerStores,omitempty"`
-	// Revision is where the revisions of the store began when it was last restored: those of the next time begin above
-	// what it had since.
+	// Revision is the revision at which the store began at its last restore. The next restore must begin above all
+	// revisions since.
 	Revision int64 `json:"revision,omitempty"`
-	// Restore is a restore of the store that has begun and not come to its end.
+	// Restore is a restore of the store that is not complete.
 	Restore *Restore          `json:"restore,omitempty"`
-	Objects []Object          `json:"objects"` // applied, so to be pruned when no longer declared
-	CAs     map[string][]byte `json:"cas"`     // certificates, PEM
-	// Rotations are the authorities, and the key of service accounts, that are being replaced.
+	Objects []Object          `json:"objects"` // applied objects, which are pruned when they are no longer declared
+	CAs     map[string][]byte `json:"cas"`     // certificates in PEM
+	// Rotations are the authorities, and the service account key, that are being replaced.
 	Rotations map[string]Rotation `json:"rotations,omitempty"`
-	// Releases are those that the cluster has had, the first one first.
+	// Releases are the releases of the cluster, oldest first.
 	Releases []host.Release `json:"releases,omitempty"`
-	// Fixed is what the cluster was made with and cannot change.
+	// Fixed holds the settings of the cluster that cannot change.
 	Fixed Fixed `json:"fixed,omitzero"`
-	// Revoked certificates are refused everywhere until they end by themselves.
+	// Revoked certificates are refused until they expire.
 	Revoked []certs.Revoked `json:"revoked,omitempty"`
 	// Renewals are requested renewals of certificates that not all machines have confirmed yet.
 	Renewals []Renewal `json:"renewals,omitempty"`
@@ -63,9 +61,9 @@ type State struct {
 	Exposed []Exposed `json:"exposed,omitempty"`
 	Sealed  []byte    `json:"sealed"` // keys, encrypted with age
 
-	Keys Keys `json:"-"` // what Sealed holds
+	Keys Keys `json:"-"` // the decrypted content of Sealed
 
-	sealedOf [sha256.Size]byte // what Sealed was made of
+	sealedOf [sha256.Size]byte // digest of the input of Sealed
 }
 
 // Renewal requests that certificates which were issued before Since are renewed.
@@ -75,16 +73,16 @@ type Renewal struct {
 	Since    time.Time `json:"since"`
 }
 
-// Fixed is what running pods, services and certificates go by, and what no machine can change by itself.
+// Fixed holds settings that running pods, services and certificates depend on, so that they cannot change.
 type Fixed struct {
 	PodCIDRs     []netip.Prefix `json:"podCIDRs,omitempty"`
 	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs,omitempty"`
 	Domain       string         `json:"domain,omitempty"`
-	// Settings are those of daemons that stay, as controllers.node_cidr_mask_size.
+	// Settings are the daemons' fixed settings, such as controllers.node_cidr_mask_size.
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// FixedOf is what a configuration says of it.
+// FixedOf returns the fixed settings of a configuration.
 func FixedOf(c *config.Cluster) Fixed {
 	return Fixed{PodCIDRs: c.PodCIDRs, ServiceCIDRs: c.ServiceCIDRs, Domain: c.Domain, Settings: c.FixedSettings()}
 }
@@ -92,18 +90,18 @@ func FixedOf(c *config.Cluster) Fixed {
 // Machine is a machine as last applied.
 type Machine struct {
 	Machine config.Machine `json:"machine"`
-	Joined  bool           `json:"joined"` // everything was applied once
-	// Identity is the installation's that was applied to, as host.Facts has it.
+	Joined  bool           `json:"joined"` // everything was applied at least once
+	// Identity is the identity of the installation, as in host.Facts.
 	Identity string `json:"identity,omitempty"`
-	// Origin is the identity that its provider ID is made of, where that is not Identity: new host keys make no other
-	// machine of it.
+	// Origin is the identity that the provider ID is made of, if it is not Identity: new host keys do not make it
+	// another machine.
 	Origin string `json:"origin,omitempty"`
-	// Cordoned is that a run has cordoned the node, and has to take that back.
+	// Cordoned means that a run has cordoned the node and must uncordon it.
 	Cordoned bool `json:"cordoned,omitempty"`
-	// Issued are the certificates that the machine has got, by where they lie, to be
-	// revoked when it goes.
+	// Issued are the certificates that the machine received, by the label of their step, to be revoked when it is
+	// removed.
 	Issued map[string]certs.Revoked `json:"issued,omitempty"`
-	// Release is what has held there, nil when nothing is known; Failed is an update that was rolled back since.
+	// Release is the confirmed release; nil means unknown. Failed is an update that was rolled back since.
 	Release *host.Release `json:"release,omitempty"`
 	Failed  *FailedUpdate `json:"failed,omitempty"`
 }
@@ -115,10 +113,11 @@ type FailedUpdate struct {
 	Why string       `json:"why"`
 }
 
-// mostReleases is how many releases are remembered.
+// mostReleases is how many releases the state remembers.
 const mostReleases = 50
 
-// Had writes down that the cluster has had a release: where versions have no order, what came first is older.
+// Had records that the cluster has had a release. If versions cannot be ordered, the earlier entry is the older
+// release.
 func (s *State) Had(r host.Release) {
 	if slices.ContainsFunc(s.Releases, func(h host.Release) bool { return h.Build == r.Build }) {
 		return
@@ -127,20 +126,19 @@ func (s *State) Had(r host.Release) {
 	s.Releases = s.Releases[max(0, len(s.Releases)-mostReleases):]
 }
 
-// Member is how an etcd member first started; what it was told then it is told ever after. One that joins a store
-// learns from that store beside whom it begins, and InitialCluster is empty; earlier releases wrote it down when they
-// planned.
+// Member describes how a store member first started. Its flags never change afterwards. A joining member gets its
+// initial cluster from the store, and InitialCluster is empty; earlier releases set it when they planned.
 type Member struct {
 	InitialCluster string `json:"initialCluster,omitempty"`
 	Existing       bool   `json:"existing"`
 }
 
-// Restore is a restore of the store.
+// Restore is a restore of the store in progress.
 type Restore struct {
-	Snapshot string    `json:"snapshot"` // what the store is made of, as people call it
-	Machine  string    `json:"machine"`  // name of the one whose member is made first
+	Snapshot string    `json:"snapshot"` // the source, as described to users
+	Machine  string    `json:"machine"`  // name of the machine whose member is made first
 	Began    time.Time `json:"began"`
-	// Laid is that the first member has its data: what is left to do, apply does as well.
+	// Laid means that the first member has its data. A normal apply can do the rest.
 	Laid bool `json:"laid,omitempty"`
 }
 
@@ -151,11 +149,11 @@ type Object struct {
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
 	Address    string `json:"address"`
-	// Protected is that it may not be removed, whatever is declared, until it has been applied without.
+	// Protected means that the object may not be deleted until it has been applied without prevent_destroy.
 	Protected bool `json:"protected,omitempty"`
 }
 
-// FullName is namespace/name, or the name alone.
+// FullName returns namespace/name, or only the name.
 func (o Object) FullName() string {
 	if o.Namespace == "" {
 		return o.Name
@@ -163,10 +161,10 @@ func (o Object) FullName() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// Same reports whether two are the same object, whichever blocks they are of: kinds keep their objects over versions.
+// Same reports whether two entries are the same object, whatever their blocks and API versions.
 func (o Object) Same(other Object) bool { return o.Identity() == other.Identity() }
 
-// Identity is what Same compares, with the group alone as the version.
+// Identity returns the fields that Same compares, with the API group in APIVersion.
 func (o Object) Identity() Object {
 	return Object{APIVersion: group(o.APIVersion), Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
@@ -181,20 +179,20 @@ func group(apiVersion string) string {
 
 // Keys are the secrets of the cluster.
 type Keys struct {
-	CAs            map[string][]byte `json:"cas"` // private keys, PEM
+	CAs            map[string][]byte `json:"cas"` // private keys in PEM
 	ServiceAccount []byte            `json:"serviceAccount"`
 	ServicePublic  []byte            `json:"servicePublic"`
-	Encryption     Encryption        `json:"encryption,omitzero"` // of values in the store
-	// private keys of those that will sign, by the name of their rotation
+	Encryption     Encryption        `json:"encryption,omitzero"` // keys of values in the store
+	// Next are private keys that will sign, by the name of their rotation.
 	Next map[string][]byte `json:"next,omitempty"`
-	// Secrets are the sensitive values that may be in what was applied: a change that takes one away
-	// must not show it.
+	// Secrets are the sensitive values that applied objects and files may contain. A change that removes one must not
+	// show it.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
-// RevocationLists returns what is revoked, for each authority with clients: DER, signed by whoever signs now, which
-// everybody trusts by then. It has what a former authority has signed, too: serial numbers are random, so that none is
-// taken for another's.
+// RevocationLists returns the revocation list of each authority with clients, in DER. The authority that signs now has
+// signed them, which all machines trust. Certificates of a former authority are included, because random serial numbers
+// do not collide.
 func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 	lists := map[string][]byte{}
 	for _, name := range []string{certs.ClusterCA, certs.EtcdCA, certs.FrontProxyCA} {
@@ -213,7 +211,7 @@ func (s *State) RevocationLists(now time.Time) (map[string][]byte, error) {
 	return lists, nil
 }
 
-// Revoke remembers that certificates are not to be trusted any more.
+// Revoke records that certificates are revoked.
 func (s *State) Revoke(list ...certs.Revoked) {
 	for _, r := range list {
 		if !slices.ContainsFunc(
@@ -225,7 +223,7 @@ func (s *State) Revoke(list ...certs.Revoked) {
 	}
 }
 
-// New returns the state of a cluster that is not there yet.
+// New returns the state of a new cluster.
 func New(cluster string, authorities func() (map[string]certs.Pair, error)) (*State, error) {
 	s := &State{
 		Version:  formatVersion,
@@ -249,7 +247,7 @@ func New(cluster string, authorities func() (map[string]certs.Pair, error)) (*St
 	return s, err
 }
 
-// NewToken has members that are made from now on be of a store of their own.
+// NewToken makes members that are created from now on belong to a new store.
 func (s *State) NewToken() error {
 	token := make([]byte, 8)
 	if _, err := rand.Read(token); err != nil {
@@ -259,14 +257,14 @@ func (s *State) NewToken() error {
 	return nil
 }
 
-// Store keeps the state in a folder.
+// Store reads and writes the state in a directory.
 type Store struct {
 	Dir    string
 	Sealer Sealer
-	Lock   *Lock // of who writes; nil for who only reads, and where nobody else can be
+	Lock   *Lock // the writer's lock; nil for readers, and if there can be no other writer
 }
 
-// Held is ErrLost when another run has taken the lock.
+// Held returns ErrLost if another run has taken over the lock.
 func (s Store) Held() error {
 	if s.Lock == nil {
 		return nil
@@ -274,7 +272,7 @@ func (s Store) Held() error {
 	return s.Lock.Held()
 }
 
-// Read returns the state, nil when there is none.
+// Read returns the state, or nil if there is none.
 func (s Store) Read() (*State, error) {
 	text, err := os.ReadFile(s.path())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -316,7 +314,7 @@ func (s Store) Read() (*State, error) {
 	return &state, nil
 }
 
-// complete makes what a file has left out, or has as null, as empty as it says.
+// complete replaces nil maps by empty ones.
 func (s *State) complete() {
 	if s.Machines == nil {
 		s.Machines = map[string]Machine{}
@@ -332,7 +330,7 @@ func (s *State) complete() {
 	}
 }
 
-// Write keeps the state. A reader sees the old or the new one. Who has lost the lock writes nothing.
+// Write writes the state atomically. It fails if the lock is lost.
 func (s Store) Write(state *State) error {
 	if err := s.Held(); err != nil {
 		return err
@@ -341,7 +339,7 @@ func (s Store) Write(state *State) error {
 	if err != nil {
 		return err
 	}
-	if as := s.Sealer.of(plain); as != state.sealedOf { // keys change less often than what is done to machines
+	if as := s.Sealer.of(plain); as != state.sealedOf { // keys change less often than machines
 		if state.Sealed, err = s.Sealer.Seal(plain); err != nil {
 			return fmt.Errorf("seal the keys: %w", err)
 		}
@@ -376,13 +374,13 @@ func (s Store) Write(state *State) error {
 	return nil
 }
 
-// Remove forgets the state of a cluster that is no more.
+// Remove deletes the state of a destroyed cluster.
 func (s Store) Remove() error {
 	if err := s.Held(); err != nil {
 		return err
 	}
 	if err := os.Remove(filepath.Join(s.Dir, handedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // its authority is no more
+		return err // the kubeconfigs' authority no longer exists
 	}
 	return os.Remove(s.path())
 }

@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// Outcomes that journals are read back for.
+// Outcomes that are read back from journals.
 const (
-	Begun       = "begun" // of a run; of a machine with what is being done to it
+	Begun       = "begun" // of a run, or of a machine with what is done to it
 	Done        = "done"
 	Failed      = "failed"
 	Interrupted = "interrupted"
 )
 
-// Unfinished is a run that did not come to its end.
+// Unfinished describes a run that did not complete.
 type Unfinished struct {
 	Began time.Time
-	How   string   // "was interrupted", "failed", or "was cut off", when it could not say anything any more
-	Doing []string // what was under way: "changing machine.a (after file /etc/hosts)"
-	Done  int      // machines that it had finished
+	How   string   // "was interrupted", "failed", or "was cut off" if it could not record its end
+	Doing []string // what was in progress: "changing machine.a (after file /etc/hosts)"
+	Done  int      // number of machines that it had completed
 }
 
-// String says so to people; now decides whether the day is worth telling.
+// String describes the run for users. It includes the date if now is on another day.
 func (u *Unfinished) String(now time.Time) string {
 	began := u.Began.In(now.Location())
 	format := "15:04"
@@ -55,7 +55,7 @@ func (u *Unfinished) String(now time.Time) string {
 	return text
 }
 
-// LastRun reads from the newest journal whether its run came to an end; nil when it did, or there was none.
+// LastRun reads the newest journal. It returns nil if its run completed, or if there is none.
 func LastRun(dir string) (*Unfinished, error) {
 	path, err := newest(dir)
 	if path == "" || err != nil {
@@ -71,7 +71,7 @@ func LastRun(dir string) (*Unfinished, error) {
 	var list []Entry
 	for line := range bytes.Lines(text) {
 		var e Entry
-		if json.Unmarshal(line, &e) == nil { // the last line of a run that was cut off may be half a line
+		if json.Unmarshal(line, &e) == nil { // the last line of an interrupted run may be incomplete
 			list = append(list, e)
 		}
 	}
@@ -86,7 +86,7 @@ func newest(dir string) (string, error) {
 	return names[len(names)-1], nil
 }
 
-// unfinished decides what a journal's entries say of its run.
+// unfinished evaluates the entries of a journal.
 func unfinished(list []Entry) *Unfinished {
 	if len(list) == 0 {
 		return nil
@@ -129,7 +129,7 @@ func unfinished(list []Entry) *Unfinished {
 	return u
 }
 
-// Finish notes in the newest journal that what its run left has been found done.
+// Finish records in the newest journal that a later run found nothing left to do.
 func Finish(dir string, now time.Time) error {
 	path, err := newest(dir)
 	if path == "" || err != nil {
@@ -140,7 +140,7 @@ func Finish(dir string, now time.Time) error {
 		return fmt.Errorf("finish the last run's journal: %w", err)
 	}
 	j := &Journal{f: f}
-	_, _ = f.WriteString("\n") // ends a line that was cut off
+	_, _ = f.WriteString("\n") // terminates an incomplete line
 	j.Write(Entry{Time: now, Outcome: Done, Note: "a later run found nothing left to do"})
 	return j.Close()
 }

@@ -17,9 +17,8 @@ const (
 	versionsKept   = 10
 )
 
-// Keep keeps the state as it is at the beginning of a run, and removes the oldest of those that were kept: whatever the
-// run does to it, there is the one from before. It lies in the folder versions, by its serial, in the form of
-// state.json.
+// Keep saves the state at the beginning of a run, so that the state before the run always exists, and removes the
+// oldest saved states. They are in the directory versions, by serial number, in the format of state.json.
 func (s Store) Keep() error {
 	if err := s.Held(); err != nil {
 		return err
@@ -32,7 +31,7 @@ func (s Store) Keep() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("keep the state: %w", err)
 	}
-	// A state is never written to, but replaced, so that another name of it keeps its content.
+	// The state file is replaced and never modified, so a hard link keeps the present content.
 	if err := os.Link(s.path(), filepath.Join(dir, strconv.FormatInt(was.Serial, 10)+".json")); err != nil &&
 		!errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("keep the state: %w", err)
@@ -58,7 +57,7 @@ func (s Store) Keep() error {
 	return nil
 }
 
-// SetAside puts a state that cannot be read beside those that were kept, and returns where it is then.
+// SetAside moves an unreadable state to the saved ones, and returns its new path.
 func (s Store) SetAside(now time.Time) (path string, err error) {
 	if err := s.Held(); err != nil {
 		return "", err

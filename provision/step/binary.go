@@ -10,10 +10,10 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Binary is a program that is sent when its digest is not there, and a link to it.
+// Binary is a program, which is sent if a file with its digest is missing, and a link to it.
 type Binary struct {
 	Name   string `json:"name"`
-	Digest string `json:"digest"` // sha256, hex
+	Digest string `json:"digest"` // SHA-256, hex
 	Size   int64  `json:"size"`
 	Link   string `json:"link"`
 }
@@ -21,10 +21,10 @@ type Binary struct {
 // Label names the program.
 func (s *Binary) Label() string { return "binary " + s.Name }
 
-// Target is where the program itself is.
+// Target returns the path of the program.
 func (s *Binary) Target() string { return path.Join(host.Library, s.Digest, s.Name) }
 
-// Check looks for the program and the link.
+// Check checks the program and the link.
 func (s *Binary) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	c := Change{Kind: "binary", Name: s.Name}
 	link, err := (&Symlink{Path: s.Link, Target: s.Target()}).Check(ctx, h, w)
@@ -58,11 +58,11 @@ func (s *Binary) Check(ctx context.Context, h host.Host, w *Walk) (Change, error
 	return Change{}, nil
 }
 
-// programMode is that of programs and of their folders: some daemons have users of their own, who run them.
+// programMode is the mode of programs and their directories. Some daemons run as other users than root.
 const programMode = 0o755
 
-// programPermissions is permissions for programs and their folders. A folder that an administrator has put elsewhere is
-// left to the administrator.
+// programPermissions returns how a program or its directory differs from programMode. A directory that an administrator
+// has replaced by a link is not checked.
 func programPermissions(info host.Info) string {
 	if info.Mode&fs.ModeSymlink != 0 {
 		return ""
@@ -70,12 +70,12 @@ func programPermissions(info host.Info) string {
 	return permissions(info, programMode)
 }
 
-// passed are the program and the folders that are of this project, on the way to it.
+// passed returns the program and its parent directories that belong to clusterctl.
 func (s *Binary) passed() []string {
 	return []string{host.Library, path.Dir(s.Target()), s.Target()}
 }
 
-// Apply moves the link; the program has been sent before.
+// Apply replaces the link. The program was sent before.
 func (s *Binary) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	if _, err := h.Stat(s.Target()); err != nil {
 		return fmt.Errorf("%s was not sent: %w", s.Name, err)
@@ -95,10 +95,10 @@ func (s *Binary) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.Symlink(s.Target(), s.Link)
 }
 
-// Image is a container image that the runtime has without a registry.
+// Image is a container image that is imported into the runtime from an archive.
 type Image struct {
 	Reference string `json:"reference"`
-	Digest    string `json:"digest"` // of the archive
+	Digest    string `json:"digest"` // digest of the archive
 	Size      int64  `json:"size"`
 }
 
@@ -107,7 +107,7 @@ func (s *Image) Label() string { return "image " + s.Reference }
 
 func (s *Image) archive() string { return path.Join(host.Library, s.Digest, "image.tar") }
 
-// Check asks the runtime.
+// Check asks the runtime for the image.
 func (s *Image) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	has, err := h.HasImage(ctx, s.Reference)
 	if err != nil || has {
@@ -120,7 +120,7 @@ func (s *Image) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error)
 	return c, nil
 }
 
-// Apply imports the archive and removes it.
+// Apply imports the archive and deletes it.
 func (s *Image) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	f, err := h.Open(s.archive())
 	if err != nil {

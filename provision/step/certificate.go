@@ -15,27 +15,26 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Certificate is a leaf certificate and its key at Path.crt and Path.key. It is
-// issued anew when it is not what is asked for, or due. The key is made by who
-// applies, sent, and kept nowhere else.
+// Certificate is a leaf certificate at Path.crt with its key at Path.key. It is issued again if it differs from the
+// request or is due for renewal. The run generates the key, sends it, and stores it nowhere else.
 type Certificate struct {
 	Path    string        `json:"path"`
 	CA      string        `json:"ca"`              // name of the authority
-	CACert  []byte        `json:"caCert"`          // its certificate, and after it others that are trusted
-	Chain   []byte        `json:"chain,omitempty"` // comes with the leaf
+	CACert  []byte        `json:"caCert"`          // its certificate, followed by other trusted ones
+	Chain   []byte        `json:"chain,omitempty"` // intermediate certificates that follow the leaf
 	Request certs.Request `json:"request"`
-	Revoked []string      `json:"revoked,omitempty"` // serials, in hex: nobody takes these any more
-	Since   time.Time     `json:"since,omitzero"`    // one that was issued before is to be renewed
-	Pair    *certs.Pair   `json:"pair,omitempty"`    // given before it is applied
+	Revoked []string      `json:"revoked,omitempty"` // serial numbers in hex of revoked certificates
+	Since   time.Time     `json:"since,omitzero"`    // certificates issued before this time are renewed
+	Pair    *certs.Pair   `json:"pair,omitempty"`    // set before the step is applied
 }
 
 // Label names the certificate.
 func (s *Certificate) Label() string { return "certificate " + s.Path + ".crt" }
 
-// Wants says what to issue.
+// Wants returns the authority and the request.
 func (s *Certificate) Wants() (string, certs.Request) { return s.CA, s.Request }
 
-// Give hands it over.
+// Give sets the issued certificate.
 func (s *Certificate) Give(p certs.Pair) { s.Pair = &p }
 
 // Check reads the certificate and its key.
@@ -71,8 +70,7 @@ func (s *Certificate) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	return Change{}, nil
 }
 
-// Apply writes the pair, the key first: a daemon that reads in between sees a
-// mismatch and tries again.
+// Apply writes the key first. A daemon that reads in between sees a mismatch and retries.
 func (s *Certificate) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	if s.Pair == nil {
 		return errors.New("no certificate was issued for it: it changed after the plan, run again")
@@ -83,7 +81,7 @@ func (s *Certificate) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.WriteFile(s.Path+".crt", bytes.NewReader(s.Pair.Cert), 0o600, 0, 0)
 }
 
-// Kubeconfig is a kubeconfig with a certificate in it.
+// Kubeconfig is a kubeconfig with a client certificate.
 type Kubeconfig struct {
 	Path    string        `json:"path"`
 	Cluster string        `json:"cluster"`
@@ -100,13 +98,13 @@ type Kubeconfig struct {
 // Label names the file.
 func (s *Kubeconfig) Label() string { return "kubeconfig " + s.Path }
 
-// Wants says what to issue.
+// Wants returns the authority and the request.
 func (s *Kubeconfig) Wants() (string, certs.Request) { return s.CA, s.Request }
 
-// Give hands it over.
+// Give sets the issued certificate.
 func (s *Kubeconfig) Give(p certs.Pair) { s.Pair = &p }
 
-// Check reads the kubeconfig and the certificate in it.
+// Check checks the kubeconfig and its certificate.
 func (s *Kubeconfig) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	c := Change{Kind: "file", Name: s.Path}
 	text, err := h.ReadFile(s.Path)
@@ -166,7 +164,7 @@ func (s *Kubeconfig) differs(text []byte) string {
 	return ""
 }
 
-// useless reports whether nobody takes the certificate in it.
+// useless reports whether the client certificate in a kubeconfig is no longer accepted.
 func (s *Kubeconfig) useless(text []byte) bool {
 	config, err := clientcmd.Load(text)
 	if err != nil {
@@ -180,7 +178,7 @@ func (s *Kubeconfig) useless(text []byte) bool {
 	return useless(certs.Pair{Cert: user.ClientCertificateData, Key: user.ClientKeyData}, s.CACert, s.Revoked)
 }
 
-// useless reports whether nobody takes a certificate: it cannot be used at all, has ended or was revoked.
+// useless reports whether a certificate is no longer accepted: it is invalid, expired or revoked.
 func useless(p certs.Pair, ca []byte, revoked []string) bool {
 	if certs.Usable(p, ca, time.Now()) != nil {
 		return true
@@ -189,7 +187,7 @@ func useless(p certs.Pair, ca []byte, revoked []string) bool {
 	return err != nil || slices.Contains(revoked, cert.SerialNumber.Text(16))
 }
 
-// due says why a certificate is to be issued anew, empty if it is not.
+// due returns why a certificate must be issued again, or "".
 func due(p certs.Pair, ca, chain []byte, r certs.Request, revoked []string, since time.Time) string {
 	cert, reason := certs.Inspect(p, ca, r, time.Now())
 	switch {

@@ -13,11 +13,11 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Sysctls is where it is written down what kernel settings were before they were changed, a file each.
+// Sysctls is the directory in which the original values of changed kernel settings are saved, one file each.
 const Sysctls = "/var/lib/clusterctl/sysctl"
 
-// noteSysctl writes down what a setting is, unless that was done before. One that the kernel does not have is nothing
-// to write down.
+// noteSysctl saves the present value of a setting, unless one is saved already. It ignores settings that the kernel
+// does not have.
 func noteSysctl(h host.Host, name string) error {
 	kept := path.Join(Sysctls, name)
 	if _, err := h.Stat(kept); !errors.Is(err, fs.ErrNotExist) {
@@ -33,17 +33,16 @@ func noteSysctl(h host.Host, name string) error {
 	return h.WriteFile(kept, bytes.NewReader(text), 0o644, 0, 0)
 }
 
-// NotedSysctl is that it is written down what a kernel setting was before a unit was first started, with which it
-// changes.
+// NotedSysctl saves the value of a kernel setting before a unit is first started that changes it.
 type NotedSysctl struct {
 	Name   string `json:"name"`
-	Unless string `json:"unless"` // the unit
+	Unless string `json:"unless"` // name of the unit
 }
 
 // Label names the setting.
 func (s *NotedSysctl) Label() string { return "former sysctl " + s.Name }
 
-// Check looks whether it is written down, or too late for that.
+// Check reports a change unless the value is saved, or the unit has been started before.
 func (s *NotedSysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	for _, there := range []string{path.Join(Sysctls, s.Name), path.Join(Markers, s.Unless)} {
 		if _, err := h.Stat(there); !errors.Is(err, fs.ErrNotExist) {
@@ -51,26 +50,26 @@ func (s *NotedSysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, er
 		}
 	}
 	if _, err := h.Stat((&Sysctl{Name: s.Name}).path()); err != nil {
-		return Change{}, nil // the kernel does not have it
+		return Change{}, nil // the kernel does not have the setting
 	}
 	return Change{Action: Create, Kind: "file", Name: path.Join(Sysctls, s.Name)}, nil
 }
 
-// Apply writes it down.
+// Apply saves the value.
 func (s *NotedSysctl) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return noteSysctl(h, s.Name)
 }
 
-// FormerSysctls is that kernel settings are what they were before they were changed from here. One that has another
-// value by now than the one that it was given is somebody else's, and stays.
+// FormerSysctls restores the original values of kernel settings. It leaves a setting alone if its value is no longer
+// the one in Given, because someone else has changed it.
 type FormerSysctls struct {
 	Given map[string]string `json:"given"`
 }
 
-// Label says so.
+// Label returns a fixed text.
 func (s *FormerSysctls) Label() string { return "former kernel settings" }
 
-// Check compares them.
+// Check reports the settings to restore.
 func (s *FormerSysctls) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	former, err := s.former(h)
 	if err != nil || len(former) == 0 {
@@ -86,7 +85,7 @@ func (s *FormerSysctls) Check(_ context.Context, h host.Host, _ *Walk) (Change, 
 	return c, nil
 }
 
-// former are the settings that are to be put back, with the values that they had.
+// former returns the settings to restore, with their original values.
 func (s *FormerSysctls) former(h host.Host) (map[string]string, error) {
 	names, err := h.List(Sysctls)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +112,7 @@ func (s *FormerSysctls) former(h host.Host) (map[string]string, error) {
 	return former, nil
 }
 
-// Apply sets them.
+// Apply restores the settings.
 func (s *FormerSysctls) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	former, err := s.former(h)
 	if err != nil {
@@ -127,15 +126,15 @@ func (s *FormerSysctls) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return nil
 }
 
-// NoCgroups is that there are no control groups of pods, which the kubelet leaves empty when its pods have ended.
+// NoCgroups removes the pods' cgroups, which the kubelet leaves empty when its pods have ended.
 type NoCgroups struct {
-	Name string `json:"name"` // of the one above all of them
+	Name string `json:"name"` // name of their common parent
 }
 
-// cgroups is where they are: below it with the unified hierarchy, below each controller's with the former ones.
+// cgroups is the mount point of the cgroup file system. With cgroup v1 it has a directory for each controller.
 const cgroups = "/sys/fs/cgroup"
 
-// Label says so.
+// Label returns a fixed text.
 func (s *NoCgroups) Label() string { return "no control groups of pods" }
 
 func (s *NoCgroups) found(h host.Host) (paths []string, err error) {
@@ -149,7 +148,7 @@ func (s *NoCgroups) found(h host.Host) (paths []string, err error) {
 	for _, candidate := range append([]string{""}, names...) {
 		at := path.Join(cgroups, candidate, s.Name)
 		if info, err := h.Stat(path.Join(cgroups, candidate)); err != nil ||
-			!info.Mode.IsDir() { // a link is a controller's other name
+			!info.Mode.IsDir() { // a link is another name of a controller
 			continue
 		}
 		if info, err := h.Stat(at); err == nil && info.Mode.IsDir() {
@@ -159,7 +158,7 @@ func (s *NoCgroups) found(h host.Host) (paths []string, err error) {
 	return paths, nil
 }
 
-// Check looks for them.
+// Check looks for the parent cgroup.
 func (s *NoCgroups) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	paths, err := s.found(h)
 	if err != nil || len(paths) == 0 {
@@ -168,7 +167,7 @@ func (s *NoCgroups) Check(_ context.Context, h host.Host, _ *Walk) (Change, erro
 	return Change{Action: Delete, Kind: "cgroup", Name: s.Name}, nil
 }
 
-// Apply removes them from the leaves up.
+// Apply removes the cgroups, children first.
 func (s *NoCgroups) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	paths, err := s.found(h)
 	if err != nil {
@@ -182,13 +181,13 @@ func (s *NoCgroups) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return nil
 }
 
-// NoFiles is that a directory has no files whose names begin in a way.
+// NoFiles removes files with a name prefix from a directory.
 type NoFiles struct {
 	Dir    string `json:"dir"`
 	Prefix string `json:"prefix"`
 }
 
-// Label names them.
+// Label names the files.
 func (s *NoFiles) Label() string { return "no " + s.Dir + "/" + s.Prefix + "*" }
 
 func (s *NoFiles) found(h host.Host) (paths []string, err error) {
@@ -204,7 +203,7 @@ func (s *NoFiles) found(h host.Host) (paths []string, err error) {
 	return paths, err
 }
 
-// Check looks for them.
+// Check looks for the files.
 func (s *NoFiles) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	paths, err := s.found(h)
 	if err != nil || len(paths) == 0 {
@@ -213,7 +212,7 @@ func (s *NoFiles) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 	return Change{Action: Delete, Kind: "file", Name: s.Dir + "/" + s.Prefix + "*"}, nil
 }
 
-// Apply removes them.
+// Apply removes the files.
 func (s *NoFiles) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	paths, err := s.found(h)
 	for _, p := range paths {
@@ -222,16 +221,16 @@ func (s *NoFiles) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return err
 }
 
-// Unused is that a directory is not there when nothing is in it. One that is a disk of its own stays.
+// Unused removes a directory if it is empty and not a mount point.
 type Unused struct {
 	Path string `json:"path"`
 }
 
-// Label names it.
+// Label names the directory.
 func (s *Unused) Label() string { return "no empty " + s.Path }
 
-// Check looks into it. What is taken out of it in the same walk is still there while planning, so that it is found only
-// when applying.
+// Check finds an empty directory. Files that earlier steps of the walk remove still exist while planning, so the change
+// may appear only in Apply.
 func (s *Unused) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	names, err := h.List(s.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) > 0 {
@@ -250,5 +249,5 @@ func (s *Unused) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 	return Change{Action: Delete, Kind: "directory", Name: s.Path, Note: "empty"}, nil
 }
 
-// Apply removes it.
+// Apply removes the directory.
 func (s *Unused) Apply(_ context.Context, h host.Host, _ *Walk) error { return h.RemoveAll(s.Path) }

@@ -2,13 +2,13 @@ package step
 
 import "strings"
 
-// maxDiff is how many lines of a difference are worth showing.
+// maxDiff is the maximum number of lines of a difference.
 const maxDiff = 40
 
 // Lines returns the lines that were removed ("- ") and added ("+ "), in order.
 func Lines(before, after string) []string {
 	a, b := split(before), split(after)
-	// A longest common subsequence is quadratic; the ends that agree are cut first.
+	// The longest common subsequence takes quadratic time, so equal lines at both ends are removed first.
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]
 	}

@@ -11,14 +11,14 @@ import (
 	"clusterctl/provision/host"
 )
 
-// DropIns is that nothing but a unit's own file says what the unit is: no drop-ins, as systemctl edit and set-property
-// make them, and no file that goes before it. Drop-ins of many units together, as in service.d, are their owner's.
+// DropIns removes a unit's drop-ins, as systemctl edit and set-property create them, and unit files that override the
+// unit's own. Drop-ins for several units, such as in service.d, are left to their owner.
 type DropIns struct {
 	Unit string `json:"unit"`
 }
 
-// overrides are where systemd looks for what changes a unit. In the first group only drop-ins do; what is in the second
-// goes before /etc/systemd/system itself.
+// Directories in which systemd looks for overrides of a unit. In besides, only drop-ins override it. Files in before
+// take precedence over /etc/systemd/system.
 var (
 	besides = []string{"/etc/systemd/system", "/run/systemd/system"}
 	before  = []string{"/etc/systemd/system.control", "/run/systemd/system.control", "/run/systemd/transient"}
@@ -27,7 +27,7 @@ var (
 // Label names the unit.
 func (s *DropIns) Label() string { return "no drop-ins of " + s.Unit }
 
-// found are the files that change the unit, and the directories that they are in.
+// found returns the files that override the unit, and the drop-in directories.
 func (s *DropIns) found(h host.Host) (files, dirs []string, err error) {
 	for _, at := range append(append([]string(nil), besides...), before...) {
 		dir := path.Join(at, s.Unit+".d")
@@ -56,7 +56,7 @@ func (s *DropIns) found(h host.Host) (files, dirs []string, err error) {
 	return files, dirs, nil
 }
 
-// Check looks for them, and shows what is in them.
+// Check looks for overrides and returns their content as the difference.
 func (s *DropIns) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	files, _, err := s.found(h)
 	if err != nil || len(files) == 0 {
@@ -65,7 +65,7 @@ func (s *DropIns) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 	c := Change{Action: Delete, Kind: "drop-in", Name: strings.Join(files, ", "), Note: "changes " + s.Unit}
 	for _, f := range files {
 		text, err := h.ReadFile(f)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a link to nothing
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the file may be a dangling link
 			return Change{}, err
 		}
 		for line := range strings.Lines(string(text)) {
@@ -78,10 +78,11 @@ func (s *DropIns) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 	return c, nil
 }
 
-// assignment is a variable's name in a unit's Environment=, and what it is set to.
+// assignment matches a variable and its value in Environment=.
 var assignment = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)=("[^"]*"|'[^']*'|[^\s"']*)`)
 
-// unvalued is a line of a drop-in without what variables of the environment are set to: passwords stand there.
+// unvalued returns a line of a drop-in without the values of environment variables and credentials, which may be
+// passwords.
 func unvalued(line string) string {
 	for _, key := range []string{"Environment=", "SetCredential=", "SetCredentialEncrypted="} {
 		rest, is := strings.CutPrefix(line, key)
@@ -100,7 +101,8 @@ func unvalued(line string) string {
 	return line
 }
 
-// Apply removes them. That the unit was started without them is no longer known, should this be cut off.
+// Apply removes the overrides. It deletes the unit's marker first, so that the unit is restarted even if this is
+// interrupted.
 func (s *DropIns) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	files, dirs, err := s.found(h)
 	if err != nil {

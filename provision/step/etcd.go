@@ -14,10 +14,10 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Store says how the store is reached from a control-plane machine.
+// Store describes how a control-plane machine reaches the store.
 type Store struct {
 	Endpoints []string `json:"endpoints"`
-	CA        string   `json:"ca"` // paths on the machine
+	CA        string   `json:"ca"` // path on the machine
 	Cert      string   `json:"cert"`
 	Key       string   `json:"key"`
 }
@@ -37,7 +37,7 @@ func (s Store) with(ctx context.Context, h host.Host, f func(context.Context, ho
 	return f(ctx, etcd, members)
 }
 
-// Members returns who is in the store.
+// Members returns the members of the store.
 func (s Store) Members(ctx context.Context, h host.Host, limit time.Duration) (list []host.Member, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -48,8 +48,7 @@ func (s Store) Members(ctx context.Context, h host.Host, limit time.Duration) (l
 	return list, err
 }
 
-// settled repeats a change of the membership while the store waits for members that have
-// just started.
+// settled repeats a change of the members while the store waits for members that have just started.
 func settled(ctx context.Context, change func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
@@ -68,30 +67,30 @@ func settled(ctx context.Context, change func() error) error {
 	}
 }
 
-// settleTimeout is three times what etcd waits for.
+// settleTimeout is three times as long as etcd waits.
 const settleTimeout = 15 * time.Second
 
-// EtcdFormer is that there is no data of a member that the store has removed: with it
-// this machine could not join again. Data of a member that the store knows stays.
+// EtcdFormer removes the data of a member that is no longer in the store, because the machine could not join again with
+// it. It keeps the data of a present member.
 type EtcdFormer struct {
 	Store Store  `json:"store"`
 	Unit  string `json:"unit"`
-	// Manifest is of the static pod, where the member is one.
+	// Manifest is the path of the member's static pod, if it is one.
 	Manifest string `json:"manifest,omitempty"`
 	DataDir  string `json:"dataDir"`
-	// Former are ids that the store had before it was restored. Data of theirs is moved aside, whoever runs on it: it
-	// may have what the store has lost.
+	// Former are the store's cluster IDs before restores. Data with these IDs is moved aside even while the member
+	// runs, because it may contain what the store has lost.
 	Former []string `json:"former,omitempty"`
 }
 
 // Label names the directory.
 func (s *EtcdFormer) Label() string { return "former etcd data in " + s.DataDir }
 
-// Check asks the store for the member that the data is of. A store that does not answer
-// has removed nothing, as far as anybody knows.
+// Check asks the store for the member that the data belongs to. If the store does not answer, Check reports no change,
+// because the member may still be in the store.
 func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	data, err := host.ReadEtcdData(h, s.DataDir)
-	if err != nil { // none, or none that can be read, which etcd itself will say
+	if err != nil { // there is no data, or etcd itself will report that it cannot be read
 		return Change{}, nil
 	}
 	if slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
@@ -122,7 +121,7 @@ func (s *EtcdFormer) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 
 const formerTimeout = 10 * time.Second
 
-// Apply stops what may be trying to run on it, and removes it.
+// Apply stops the member and removes, or moves aside, its data.
 func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -136,7 +135,7 @@ func (s *EtcdFormer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	}
 	if data, err := host.ReadEtcdData(h, s.DataDir); err == nil &&
 		slices.Contains(s.Former, strconv.FormatUint(data.Cluster, 16)) {
-		if err := h.RemoveAll(s.aside(data)); err != nil { // of the same member, from an earlier time
+		if err := h.RemoveAll(s.aside(data)); err != nil { // an earlier copy of the same member's data
 			return err
 		}
 		return h.Rename(s.DataDir+"/member", s.aside(data))
@@ -148,8 +147,8 @@ func (s *EtcdFormer) aside(data host.EtcdData) string {
 	return fmt.Sprintf("%s/former-%x-%x", s.DataDir, data.Cluster, data.Member)
 }
 
-// EtcdJoin adds this machine to the store as a learner, before its member first starts, and writes down which members
-// the store has then: a member begins only beside exactly those.
+// EtcdJoin adds this machine to the store as a learner before its member first starts. It also writes the list of the
+// store's members, because a member starts only with exactly that list.
 type EtcdJoin struct {
 	Store       Store  `json:"store"`
 	Name        string `json:"name"`
@@ -161,19 +160,19 @@ type EtcdJoin struct {
 // Label names the member.
 func (s *EtcdJoin) Label() string { return "etcd member " + s.Name }
 
-// Check looks whether the member has ever run here: a start that failed leaves a directory, but no log.
+// Check reports whether the member has never run here. A failed start leaves a directory without a log.
 func (s *EtcdJoin) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
-	former := len(w.Touched([]string{s.DataDir})) > 0 // and so it goes
+	former := len(w.Touched([]string{s.DataDir})) > 0 // the data is removed in this walk
 	if _, err := h.List(s.DataDir + "/member"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Change{}, err // a member that is there is not to be removed because its disk cannot be read
+		return Change{}, err // a read error must not lead to the removal of an existing member
 	}
 	if _, err := host.ReadEtcdData(h, s.DataDir); !errors.Is(err, fs.ErrNotExist) && !former {
-		return Change{}, nil // of a log that cannot be read, etcd itself complains
+		return Change{}, nil // etcd itself reports an unreadable log
 	}
 	return Change{Action: Create, Kind: "etcd", Name: s.Name, Note: "join as learner"}, nil
 }
 
-// Apply adds the learner unless it is there.
+// Apply adds the learner unless the store lists it already.
 func (s *EtcdJoin) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 		if err := s.add(ctx, etcd, members); err != nil {
@@ -183,7 +182,7 @@ func (s *EtcdJoin) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 		if err != nil {
 			return fmt.Errorf("look beside whom %s begins: %w", s.Name, err)
 		}
-		if err := h.RemoveAll(s.DataDir + "/member"); err != nil { // what a start that failed has left
+		if err := h.RemoveAll(s.DataDir + "/member"); err != nil { // left by a failed start
 			return err
 		}
 		return h.WriteFile(s.MembersFile, strings.NewReader(s.beside(members)+"\n"), 0o600, 0, 0)
@@ -193,12 +192,12 @@ func (s *EtcdJoin) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 func (s *EtcdJoin) add(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 	for _, m := range members {
 		if m.PeerURL == s.PeerURL && m.Name == "" {
-			return nil // added by a run that was cut off
+			return nil // added by an interrupted run
 		}
 	}
 	for _, m := range members {
-		// A member that lost its disk cannot come back as itself. One that was to join and has never started keeps
-		// others from joining; when its turn comes, it is added anew.
+		// A member that lost its disk cannot resume as the same member. A learner that has never started prevents
+		// others from joining, and is added again when its machine changes.
 		if m.PeerURL != s.PeerURL && m.Name != s.Name && (m.Name != "" || !m.Learner) {
 			continue
 		}
@@ -212,7 +211,8 @@ func (s *EtcdJoin) add(ctx context.Context, etcd host.Etcd, members []host.Membe
 	return nil
 }
 
-// beside says which members there are, as etcd wants it: a name for each, also for those that have not started yet.
+// beside returns the list of members for etcd's initial-cluster flag. Members that have not started yet get a generated
+// name.
 func (s *EtcdJoin) beside(members []host.Member) string {
 	var list []string
 	for _, m := range members {
@@ -228,7 +228,7 @@ func (s *EtcdJoin) beside(members []host.Member) string {
 	return strings.Join(list, ",")
 }
 
-// EtcdVote makes a learner that has caught up a voting member.
+// EtcdVote promotes a learner that has caught up to a voting member.
 type EtcdVote struct {
 	Store Store  `json:"store"`
 	Name  string `json:"name"`
@@ -237,7 +237,7 @@ type EtcdVote struct {
 // Label names the member.
 func (s *EtcdVote) Label() string { return "etcd vote of " + s.Name }
 
-// Check asks the store; one that does not answer has no learner to promote.
+// Check reports a change unless the store answers and lists the member as a voting member.
 func (s *EtcdVote) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	var c Change
 	err := s.Store.with(ctx, h, func(_ context.Context, _ host.Etcd, members []host.Member) error {
@@ -255,7 +255,7 @@ func (s *EtcdVote) Check(ctx context.Context, h host.Host, _ *Walk) (Change, err
 	return c, nil
 }
 
-// Apply promotes the member as soon as the leader finds that it has caught up.
+// Apply promotes the member as soon as the leader accepts it.
 func (s *EtcdVote) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 		for _, m := range members {
@@ -280,11 +280,11 @@ func (s *EtcdVote) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	})
 }
 
-// EtcdLeave removes another machine's member. It is refused when the rest would not be a majority.
+// EtcdLeave removes a member from the store.
 type EtcdLeave struct {
 	Store Store  `json:"store"`
 	Name  string `json:"name"`
-	// ID is the member's in hex, where its name says too little.
+	// ID is the member's ID in hex, for members that a name does not identify.
 	ID string `json:"id,omitempty"`
 }
 
@@ -298,7 +298,7 @@ func (s *EtcdLeave) means(m host.Member) bool {
 	return m.Name == s.Name
 }
 
-// Check reports the removal when the member is in the list, and when etcd does not answer.
+// Check reports a change if the store has the member, and if the store does not answer.
 func (s *EtcdLeave) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	leave := Change{Action: Delete, Kind: "etcd", Name: cmp.Or(s.Name, s.ID), Note: "remove the member"}
 	var c Change
@@ -314,7 +314,7 @@ func (s *EtcdLeave) Check(ctx context.Context, h host.Host, _ *Walk) (Change, er
 	return c, nil
 }
 
-// Apply removes the member. etcd itself refuses what would cost the majority.
+// Apply removes the member. etcd refuses a removal that would cost the majority.
 func (s *EtcdLeave) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return s.Store.with(ctx, h, func(ctx context.Context, etcd host.Etcd, members []host.Member) error {
 		for _, m := range members {

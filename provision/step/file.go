@@ -11,7 +11,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// File is a file with its content. It belongs to root.
+// File is a file with its content, owned by root.
 type File struct {
 	Path    string      `json:"path"`
 	Content []byte      `json:"content"`
@@ -85,7 +85,7 @@ func (s *File) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.WriteFile(s.Path, bytes.NewReader(s.Content), s.mode(), 0, 0)
 }
 
-// Directory is a directory of root's.
+// Directory is a directory.
 type Directory struct {
 	Path string      `json:"path"`
 	Mode fs.FileMode `json:"mode"` // zero means 0755
@@ -101,7 +101,7 @@ func (s *Directory) mode() fs.FileMode {
 	return s.Mode
 }
 
-// Check looks for it.
+// Check checks the directory.
 func (s *Directory) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	c := Change{Kind: "directory", Name: s.Path}
 	info, err := h.Stat(s.Path)
@@ -111,7 +111,7 @@ func (s *Directory) Check(_ context.Context, h host.Host, _ *Walk) (Change, erro
 		return c, nil
 	case err != nil:
 		return Change{}, err
-	case info.Mode&fs.ModeSymlink != 0: // an administrator has put it elsewhere
+	case info.Mode&fs.ModeSymlink != 0: // an administrator has replaced it by a link
 		return Change{}, nil
 	case !info.Mode.IsDir():
 		return Change{}, fmt.Errorf("%s is not a directory; move it away", s.Path)
@@ -122,7 +122,7 @@ func (s *Directory) Check(_ context.Context, h host.Host, _ *Walk) (Change, erro
 	return Change{}, nil
 }
 
-// Apply makes it.
+// Apply creates the directory.
 func (s *Directory) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.Mkdir(s.Path, s.mode())
 }
@@ -155,26 +155,27 @@ func (s *Symlink) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 	return c, nil
 }
 
-// Apply makes or moves it.
+// Apply creates or replaces the link.
 func (s *Symlink) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.Symlink(s.Target, s.Path)
 }
 
-// Absent is that there is nothing at a path.
+// Absent removes what is at a path.
 type Absent struct {
 	Path string `json:"path"`
-	// LinkInto spares what is not a link to somewhere below, which is somebody else's.
+	// LinkInto, if set, restricts the removal to links to targets below this directory. Other files belong to someone
+	// else.
 	LinkInto string `json:"linkInto,omitempty"`
-	// NoCopy is that a former release which is put back does not bring it back: no copy stays on the machine.
+	// NoCopy prevents that an update saves the file for a roll-back, so that no copy stays on the machine.
 	NoCopy bool `json:"noCopy,omitempty"`
-	// Written, if set, is how the file begins when clusterctl wrote it. A file with another beginning is kept.
+	// Written, if set, is the beginning of files that clusterctl wrote. Other files are kept.
 	Written string `json:"written,omitempty"`
 }
 
 // Label names the path.
 func (s *Absent) Label() string { return "no " + s.Path }
 
-// Check looks whether something is there.
+// Check checks whether the path exists.
 func (s *Absent) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	info, err := h.Stat(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -195,11 +196,10 @@ func (s *Absent) Check(_ context.Context, h host.Host, w *Walk) (Change, error) 
 	return Change{Action: Delete, Kind: "file", Name: s.Path}, nil
 }
 
-// Apply removes it.
+// Apply removes the path.
 func (s *Absent) Apply(_ context.Context, h host.Host, _ *Walk) error { return h.RemoveAll(s.Path) }
 
-// Empty is that nothing is in a directory. The directory itself stays: it may be a
-// disk of its own.
+// Empty removes the content of a directory. It keeps the directory, which may be a mount point.
 type Empty struct {
 	Path string `json:"path"`
 }
@@ -207,7 +207,7 @@ type Empty struct {
 // Label names the directory.
 func (s *Empty) Label() string { return "nothing in " + s.Path }
 
-// Check looks into it.
+// Check checks whether the directory is empty.
 func (s *Empty) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	names, err := h.List(s.Path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(names) == 0 {
@@ -219,7 +219,7 @@ func (s *Empty) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	return Change{Action: Delete, Kind: "file", Name: s.Path + "/*"}, nil
 }
 
-// Apply removes what is in it.
+// Apply removes the content.
 func (s *Empty) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	names, err := h.List(s.Path)
 	if err != nil {

@@ -76,7 +76,7 @@ func (s *Pruned) found(h host.Host) (list []string, err error) {
 		text, err := h.ReadFile(path.Join(s.Dir, name, s.File))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			if info, statErr := h.Stat(path.Join(s.Dir, name)); statErr == nil && !info.Mode.IsDir() {
-				continue // not a folder
+				continue // not a directory
 			}
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (s *Program) Check(_ context.Context, h host.Host, w *Walk) (Change, error)
 	return Change{}, nil
 }
 
-// Apply is called where no package has brought it.
+// Apply returns an error, because it is called only if no package has installed the program.
 func (s *Program) Apply(context.Context, host.Host, *Walk) error {
 	return fmt.Errorf("%s is not there, and %s needs it: none of the packages has brought it", s.Path, s.For)
 }

@@ -8,13 +8,12 @@ import (
 	"clusterctl/provision/host"
 )
 
-// healthTimeout is how long one look may take.
+// healthTimeout is the timeout of one health check.
 const healthTimeout = 5 * time.Second
 
-// MemberHealth is that one member of the store answers, and is of a majority. It is looked at,
-// never applied.
+// MemberHealth checks whether a store member answers and belongs to a majority. There is nothing to apply.
 type MemberHealth struct {
-	Store Store  `json:"store"` // of that member alone
+	Store Store  `json:"store"` // connects to this member only
 	Name  string `json:"name"`
 }
 
@@ -23,7 +22,7 @@ func (*MemberHealth) distant() {}
 // Label names the member.
 func (s *MemberHealth) Label() string { return "health of etcd member " + s.Name }
 
-// Check asks the member for what only a majority can agree on.
+// Check sends the member a request that only a majority can answer.
 func (s *MemberHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -31,12 +30,12 @@ func (s *MemberHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change,
 	return ill("etcd", s.Name, err), nil
 }
 
-// Apply does nothing: what is ill is mended by what it is made of.
+// Apply does nothing. Other steps repair a member.
 func (s *MemberHealth) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// ServerHealth is that an API server says that it is ready. It is looked at, never applied.
+// ServerHealth checks whether an API server is ready. There is nothing to apply.
 type ServerHealth struct {
-	Name string `json:"name"` // of the machine
+	Name string `json:"name"` // name of the machine
 	URL  string `json:"url"`
 	host.Client
 }
@@ -46,7 +45,7 @@ func (*ServerHealth) distant() {}
 // Label names the server.
 func (s *ServerHealth) Label() string { return "health of the API server on " + s.Name }
 
-// Check asks it.
+// Check asks the server.
 func (s *ServerHealth) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
@@ -86,7 +85,7 @@ func (s *APIReach) Check(ctx context.Context, h host.Host, _ *Walk) (Change, err
 // Apply does nothing.
 func (s *APIReach) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// ill is the zero Change for no error.
+// ill returns a Change with the error, or the zero Change if err is nil.
 func ill(kind, name string, err error) Change {
 	if err == nil {
 		return Change{}

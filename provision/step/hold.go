@@ -10,11 +10,11 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Held is a daemon that has to be well.
+// Held is a daemon that must be well.
 type Held struct {
 	Unit    string `json:"unit,omitempty"`    // empty for a static pod
-	Program string `json:"program,omitempty"` // that its process runs
-	URL     string `json:"url,omitempty"`     // that answers when it is ready
+	Program string `json:"program,omitempty"` // the program that its process must run
+	URL     string `json:"url,omitempty"`     // answers when the daemon is ready
 	host.Client
 }
 
@@ -25,23 +25,23 @@ func (d Held) name() string {
 	return d.Unit
 }
 
-// HoldRelease watches the daemons of a new release: each runs exactly that program, in one process that does not end,
-// and says that it is ready, all of them together for some time. One that ends is no release to go on with, however
-// fast it is started again.
+// HoldRelease watches the daemons of a new release. Each must run exactly the given program, in one process that does
+// not end, and be ready, all of them together for some time. A daemon that ends fails the release, however fast it is
+// restarted.
 type HoldRelease struct {
 	Release host.Release  `json:"release"`
 	Units   []Held        `json:"units"`
 	For     time.Duration `json:"for"`
-	Timeout time.Duration `json:"timeout,omitempty"` // until they are ready; zero means two minutes
+	Timeout time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
 }
 
-// wellTimeout is how long daemons have to become ready.
+// wellTimeout is the default timeout for becoming ready.
 const wellTimeout = 2 * time.Minute
 
-// Label says so.
+// Label names the release.
 func (s *HoldRelease) Label() string { return "release " + s.Release.Version }
 
-// Check finds something while a former release is kept.
+// Check reports a change while files of a former release are saved.
 func (s *HoldRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	former, err := host.ReadFormer(h)
 	if err != nil || former == nil && len(w.Touched([]string{host.FormerRelease})) == 0 {
@@ -55,7 +55,7 @@ func (s *HoldRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, er
 	}, nil
 }
 
-// Apply waits until it has held, or says which daemon does not, with what that has said.
+// Apply waits until the release is confirmed, or returns which daemon is not well, with the end of its journal.
 func (s *HoldRelease) Apply(ctx context.Context, h host.Host, _ *Walk) error { return s.hold(ctx, h) }
 
 func (s *HoldRelease) hold(ctx context.Context, h host.Host) error {
@@ -95,7 +95,7 @@ func (s *HoldRelease) hold(ctx context.Context, h host.Host) error {
 	}
 }
 
-// look returns the first daemon that is not well, and whether that has ended since it was first seen.
+// look returns the first daemon that is not well. ended reports that it has ended since it was first seen.
 func (s *HoldRelease) look(
 	ctx context.Context,
 	h host.Host,
@@ -130,7 +130,7 @@ func (s *HoldRelease) look(
 
 const saidTimeout = 10 * time.Second
 
-// told adds what a daemon has said itself.
+// told returns the error of a daemon with the end of its journal.
 func (s *HoldRelease) told(ctx context.Context, h host.Host, d Held, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, saidTimeout)
 	defer cancel()

@@ -13,18 +13,18 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Lifetime is when a certificate on a machine ends, alone or in a kubeconfig. It is looked at, never applied.
+// Lifetime reads when a certificate, in a file or a kubeconfig, expires. There is nothing to apply.
 type Lifetime struct {
 	Path string `json:"path"`
 }
 
-// MissingCertificate is what Lifetime notes of a file that is not there.
+// MissingCertificate is the note of Lifetime for a missing file.
 const MissingCertificate = "missing"
 
 // Label names the file.
 func (s *Lifetime) Label() string { return "lifetime of " + s.Path }
 
-// Check notes the end, by RFC 3339, or why there is none.
+// Check returns a Change whose note is the expiry in RFC 3339, or the reason why it is unknown.
 func (s *Lifetime) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	c := Change{Action: Update, Kind: "certificate", Name: s.Path, Note: MissingCertificate}
 	text, err := h.ReadFile(s.Path)

@@ -7,14 +7,13 @@ import (
 	"clusterctl/provision/host"
 )
 
-// NoMounts is that nothing is mounted at paths that start with one of Prefixes. It does not
-// rely on containers being there: a kubelet that was stopped in the middle leaves mounts
-// of pods that have none any more, and nothing below them can be removed.
+// NoMounts unmounts everything at paths that start with one of Prefixes. It does not depend on containers: a kubelet
+// that was stopped leaves mounts of pods that have no containers any more, and files below mounts cannot be removed.
 type NoMounts struct {
 	Prefixes []string `json:"prefixes"`
 }
 
-// Label says so.
+// Label returns a fixed text.
 func (s *NoMounts) Label() string { return "no mounts" }
 
 // Check looks for mounts.
@@ -31,7 +30,7 @@ func (s *NoMounts) Check(_ context.Context, h host.Host, _ *Walk) (Change, error
 	}, nil
 }
 
-// Apply unmounts them.
+// Apply unmounts the mounts.
 func (s *NoMounts) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.Unmount(s.Prefixes...)
 }

@@ -7,15 +7,15 @@ import (
 	"clusterctl/provision/host"
 )
 
-// NoNetwork is that nothing of the pod network and of services is left in the kernel.
+// NoNetwork removes the pod network and services from the kernel.
 type NoNetwork struct {
 	host.Network
 }
 
-// Label says so.
+// Label returns a fixed text.
 func (s *NoNetwork) Label() string { return "no pod network" }
 
-// Check looks for them.
+// Check looks for parts that exist.
 func (s *NoNetwork) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	found, err := h.Network(ctx, s.Network)
 	if err != nil || len(found) == 0 {
@@ -24,7 +24,7 @@ func (s *NoNetwork) Check(ctx context.Context, h host.Host, _ *Walk) (Change, er
 	return Change{Action: Delete, Kind: "network", Name: strings.Join(found, ", ")}, nil
 }
 
-// Apply removes them.
+// Apply removes the parts.
 func (s *NoNetwork) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return h.ClearNetwork(ctx, s.Network)
 }

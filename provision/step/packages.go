@@ -14,13 +14,13 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Times that a package manager may take.
+// Timeouts of the package manager.
 const (
 	asksPackages     = time.Minute
 	installsPackages = 20 * time.Minute
 )
 
-// apt runs Debian's package manager so that it asks nobody anything and leaves configuration files as they are.
+// apt runs apt-get without prompts. It keeps changed configuration files.
 func apt(ctx context.Context, h host.Host, args ...string) ([]byte, error) {
 	return h.Run(
 		ctx,
@@ -49,7 +49,7 @@ func knowsPackages(h host.Host) error {
 	return nil
 }
 
-// Package is that a package of the distribution is installed.
+// Package installs a package of the distribution.
 type Package struct {
 	Name string `json:"name"`
 }
@@ -57,7 +57,7 @@ type Package struct {
 // Label names the package.
 func (s *Package) Label() string { return "package " + s.Name }
 
-// Check asks the package manager.
+// Check asks the package manager whether the package is installed.
 func (s *Package) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, asksPackages)
 	defer cancel()
@@ -72,10 +72,10 @@ func (s *Package) Check(ctx context.Context, h host.Host, w *Walk) (Change, erro
 	return Change{Action: Create, Kind: "package", Name: s.Name}, nil
 }
 
-// packaged is the path that a walk notes as touched when a package is to be installed: any file may come with it.
+// packaged is the path that a step touches if a package will be installed, because the package may contain any file.
 const packaged = "/var/lib/dpkg/status"
 
-// Apply installs it.
+// Apply installs the package. It updates the package lists only if that fails.
 func (s *Package) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, installsPackages)
 	defer cancel()
@@ -89,16 +89,16 @@ func (s *Package) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return err
 }
 
-// packageLists is where the package manager keeps what there is to be had.
+// packageLists is the directory of apt's package lists.
 const packageLists = "/var/lib/apt/lists"
 
-// PackageLists is that the package manager's lists are not older than a day.
+// PackageLists updates package lists that are older than a day.
 type PackageLists struct{}
 
-// Label says so.
+// Label returns a fixed text.
 func (*PackageLists) Label() string { return "lists of packages" }
 
-// Check asks how old they are. They are as old as their folder, in which every reading of them writes.
+// Check checks the age of the lists by their directory, which every update modifies.
 func (*PackageLists) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, asksPackages)
 	defer cancel()
@@ -118,7 +118,7 @@ func (*PackageLists) Check(ctx context.Context, h host.Host, w *Walk) (Change, e
 	}, nil
 }
 
-// Apply reads them anew.
+// Apply updates the lists.
 func (*PackageLists) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, installsPackages)
 	defer cancel()
@@ -129,16 +129,16 @@ func (*PackageLists) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return err
 }
 
-// Upgrade is that the distribution's packages are those of its lists.
+// Upgrade upgrades the distribution's packages to the versions in the package lists.
 type Upgrade struct {
-	Security bool `json:"security,omitempty"` // no others than those of its security archive
+	Security bool `json:"security,omitempty"` // only packages from the security archive
 }
 
-// Label says so.
+// Label returns a fixed text.
 func (*Upgrade) Label() string { return "upgrade of packages" }
 
-// Check has the package manager work out what it would do. Lists that are read anew in this walk are not followed in
-// it: nobody has seen yet what they bring.
+// Check simulates the upgrade. If the lists are updated in the same walk, it reports nothing, because the user has not
+// seen the new versions in a plan.
 func (s *Upgrade) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	if len(w.Touched([]string{packageLists})) > 0 {
 		return Change{}, nil
@@ -163,7 +163,7 @@ const (
 	Reboots  = "reboot"
 )
 
-// Apply installs what Check has found, in those versions.
+// Apply installs the versions that Check has found.
 func (s *Upgrade) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	list, err := s.upgrades(ctx, h)
 	if err != nil || len(list) == 0 {
@@ -176,7 +176,7 @@ func (s *Upgrade) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, installsPackages)
 	defer cancel()
 	if _, err := apt(ctx, h, args...); err != nil {
-		_, again := apt(ctx, h, "update") // an archive keeps only the newest: the lists may be too old
+		_, again := apt(ctx, h, "update") // an archive has only the newest versions, so the lists may be outdated
 		return errors.Join(
 			fmt.Errorf(
 				"upgrade packages: %w. The lists were read anew: plan again, and see to dpkg --audit there if this "+
@@ -204,11 +204,11 @@ func (s *Upgrade) upgrades(ctx context.Context, h host.Host) ([]upgrade, error) 
 	return simulated(out, s.Security), nil
 }
 
-// installs is how a simulation names what it would install: the name, the version that is there, and the new one with
-// its origins.
+// installs matches a line of a simulated upgrade: the package, the installed version, and the new version with its
+// origins.
 var installs = regexp.MustCompile(`^Inst (\S+) \[(\S+)\] \((\S+) ([^)]*)\)`)
 
-// simulated reads a simulation. What is not there yet comes with what needs it, and is not named.
+// simulated parses a simulated upgrade. New packages that an upgrade requires are not listed.
 func simulated(out []byte, security bool) (list []upgrade) {
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 1<<20)

@@ -9,7 +9,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Present is that a file has been sent. It is only looked for.
+// Present checks whether a file was sent. There is nothing to apply.
 type Present struct {
 	Path string `json:"path"`
 	Size int64  `json:"size"`
@@ -18,7 +18,7 @@ type Present struct {
 // Label names the file.
 func (s *Present) Label() string { return "presence of " + s.Path }
 
-// Check looks for it.
+// Check checks the file and its size.
 func (s *Present) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	info, err := h.Stat(s.Path)
 	switch {
@@ -30,12 +30,12 @@ func (s *Present) Check(_ context.Context, h host.Host, _ *Walk) (Change, error)
 	return Change{}, nil
 }
 
-// Apply says that it is not there: it comes by being sent.
+// Apply returns an error, because only sending creates the file.
 func (s *Present) Apply(context.Context, host.Host, *Walk) error {
 	return fmt.Errorf("%s was not sent", s.Path)
 }
 
-// Stopped is that a unit does not run. It is started again by whoever starts it.
+// Stopped stops a unit. Another step starts it again later.
 type Stopped struct {
 	Unit string `json:"unit"`
 }
@@ -43,7 +43,7 @@ type Stopped struct {
 // Label names the unit.
 func (s *Stopped) Label() string { return "rest of " + s.Unit }
 
-// Check asks systemd.
+// Check asks systemd for the unit's state.
 func (s *Stopped) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	u, err := h.Unit(ctx, s.Unit)
 	if err != nil || u.Active == "" || u.Active == "inactive" || u.Active == "failed" {
@@ -52,21 +52,21 @@ func (s *Stopped) Check(ctx context.Context, h host.Host, _ *Walk) (Change, erro
 	return Change{Action: Update, Kind: "unit", Name: s.Unit, Note: "stop"}, nil
 }
 
-// Apply stops it.
+// Apply stops the unit.
 func (s *Stopped) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return h.Stop(ctx, s.Unit)
 }
 
-// Aside is that a file or folder is not where it was, but where nobody takes it for what it was.
+// Aside moves a file or directory to another path.
 type Aside struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Label names it.
+// Label names the original path.
 func (s *Aside) Label() string { return "nothing at " + s.From }
 
-// Check looks for it.
+// Check checks whether the original path exists.
 func (s *Aside) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	_, err := h.Stat(s.From)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,5 +78,5 @@ func (s *Aside) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	return Change{Action: Update, Kind: "directory", Name: s.From, Note: "moved to " + s.To}, nil
 }
 
-// Apply moves it, within its file system.
+// Apply moves it within its file system.
 func (s *Aside) Apply(_ context.Context, h host.Host, _ *Walk) error { return h.Rename(s.From, s.To) }

@@ -10,18 +10,18 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Reboot is that a machine has been booted since its system asked for that.
+// Reboot reboots a machine if its operating system requests it.
 type Reboot struct{}
 
 const (
-	rebootRequired = "/run/reboot-required" // by the packages that ask for it; a boot clears it
+	rebootRequired = "/run/reboot-required" // created by packages that request a reboot; removed by booting
 	rebootPackages = "/run/reboot-required.pkgs"
 )
 
-// Label says so.
+// Label returns a fixed text.
 func (*Reboot) Label() string { return "reboot" }
 
-// Check looks whether the system asks for it.
+// Check checks whether a reboot is requested.
 func (*Reboot) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	if _, err := h.Stat(rebootRequired); err != nil {
 		return Change{}, nil
@@ -35,10 +35,10 @@ func (*Reboot) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	return c, nil
 }
 
-// goesDown is how long a system may take to end this process once it was told to reboot.
+// goesDown is how long a machine may take to end this process after the command to reboot.
 const goesDown = 3 * time.Minute
 
-// Apply reboots. It does not return on a machine that does: whoever asked connects again.
+// Apply reboots the machine. On a real machine it does not return, and the client reconnects.
 func (*Reboot) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	was := host.Boot(h)
 	if _, err := h.Run(ctx, "systemctl", "reboot"); err != nil {
@@ -49,7 +49,7 @@ func (*Reboot) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if host.Boot(h) != was { // a machine in memory, on which this process lives on
+		if host.Boot(h) != was { // only on a simulated machine, whose reboot this process survives
 			return nil
 		}
 		select {

@@ -16,20 +16,19 @@ import (
 	"clusterctl/provision/host"
 )
 
-// KeepRelease keeps what an update changes, so that it can be put back as it was when the new release does not work:
-// the links of programs, units, settings, and what each unit was started with. It comes before everything else. What is
-// kept is always of the release that held last: an update that was cut off, and another one after it, add to it and
-// replace nothing.
+// KeepRelease saves the files that an update changes, so that they can be restored if the new release does not work:
+// the links of programs, units, settings, and the unit markers. It is the first step. The saved files always belong to
+// the last confirmed release. After an interrupted update, another one adds to them and replaces nothing.
 type KeepRelease struct {
 	To       host.Release `json:"to"`
-	Programs []Symlink    `json:"programs"` // one that leads elsewhere makes an update
+	Programs []Symlink    `json:"programs"` // an update takes place if one has another target
 	Paths    []string     `json:"paths"`
 }
 
-// Label says so.
+// Label returns a fixed text.
 func (s *KeepRelease) Label() string { return "former release" }
 
-// Check finds an update that is not prepared.
+// Check reports a change if an update takes place whose files are not all saved.
 func (s *KeepRelease) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	former, err := host.ReadFormer(h)
 	if err != nil {
@@ -67,7 +66,7 @@ func (s *KeepRelease) missing(former *host.Former) (paths []string) {
 	return paths
 }
 
-// Apply copies what there is. The list is written last: without it nothing is kept, and nothing has been changed yet.
+// Apply copies the files. It writes the list last: without it nothing counts as saved, and nothing was changed yet.
 func (s *KeepRelease) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	former, err := host.ReadFormer(h)
 	if err != nil {
@@ -130,16 +129,16 @@ func writeJSON(h host.Host, p string, value any, mode fs.FileMode) error {
 	return h.WriteFile(p, bytes.NewReader(append(text, '\n')), mode, 0, 0)
 }
 
-// Sweep ends an update that has held: the release is written down, and the files of former ones go.
+// Sweep completes an update: it records the confirmed release and deletes the files of former releases.
 type Sweep struct {
 	Release host.Release `json:"release"`
-	Keep    []string     `json:"keep"` // digests
+	Keep    []string     `json:"keep"` // digests of files to keep
 }
 
-// Label says so.
+// Label returns a fixed text.
 func (s *Sweep) Label() string { return "no former releases" }
 
-// Check finds something where a release is new, or has not been known to have held.
+// Check reports a change if the release is new or not recorded as confirmed.
 func (s *Sweep) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	former, err := host.ReadFormer(h)
 	if err != nil {
@@ -154,7 +153,7 @@ func (s *Sweep) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 			Action: Create,
 			Kind:   "file",
 			Name:   host.ReleaseFile,
-		}, nil // one that cannot be read is written anew
+		}, nil // an unreadable record is written again
 	}
 	return Change{}, nil
 }
@@ -162,7 +161,7 @@ func (s *Sweep) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 func (s *Sweep) old(h host.Host) (list []string, err error) {
 	names, err := h.List(host.Library)
 	if err != nil {
-		return nil, nil // there is no library yet
+		return nil, nil // the directory does not exist yet
 	}
 	for _, n := range names {
 		if !slices.Contains(s.Keep, n) {
@@ -172,7 +171,7 @@ func (s *Sweep) old(h host.Host) (list []string, err error) {
 	return list, nil
 }
 
-// Apply removes them. A running program's file stays until it ends.
+// Apply deletes the files. The file of a running program exists until the process ends.
 func (s *Sweep) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	old, err := s.old(h)
 	if err != nil {
@@ -189,16 +188,16 @@ func (s *Sweep) Apply(_ context.Context, h host.Host, _ *Walk) error {
 	return h.RemoveAll(host.FormerRelease)
 }
 
-// RollBack puts back what KeepRelease has kept, and starts the units anew that were started with something else.
+// RollBack restores the files that KeepRelease has saved, and restarts the units that were started with other files.
 type RollBack struct {
 	Units   []Held        `json:"units"`             // in the order in which they start
-	Timeout time.Duration `json:"timeout,omitempty"` // until they are ready; zero means two minutes
+	Timeout time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
 }
 
-// Label says so.
+// Label returns a fixed text.
 func (s *RollBack) Label() string { return "roll-back" }
 
-// Check looks whether there is anything to go back to.
+// Check checks whether files are saved.
 func (s *RollBack) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	former, err := host.ReadFormer(h)
 	if err != nil || former == nil {
@@ -207,7 +206,8 @@ func (s *RollBack) Check(_ context.Context, h host.Host, _ *Walk) (Change, error
 	return Change{Action: Update, Kind: "release", Name: former.From.Version, Note: "rolled back"}, nil
 }
 
-// Apply does it and waits until everything is well. Only then what was kept goes: until then it is tried again.
+// Apply restores the files and waits until all daemons are well. Only then it deletes the saved files, so that a failed
+// roll-back can be repeated.
 func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	former, err := host.ReadFormer(h)
 	if err != nil || former == nil {
@@ -235,7 +235,7 @@ func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	}
 	var there []Held
 	for _, u := range s.Units {
-		u.Program = "" // the former one's, whichever that is
+		u.Program = "" // the program of the former release is not known
 		if is, err := h.Unit(ctx, u.Unit); u.Unit == "" || err != nil || is.Fragment != "" {
 			there = append(there, u)
 		}
@@ -246,7 +246,7 @@ func (s *RollBack) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return h.RemoveAll(host.FormerRelease)
 }
 
-// again starts a unit with what was put back, unless it has run with it all the time.
+// again restarts a unit with the restored files, unless it has run with them all the time.
 func again(ctx context.Context, h host.Host, unit string, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -254,7 +254,7 @@ func again(ctx context.Context, h host.Host, unit string, since time.Time) error
 	switch {
 	case err != nil:
 		return err
-	case u.Fragment == "": // it came with the new release
+	case u.Fragment == "": // the unit came with the new release
 		return h.Stop(ctx, unit)
 	case u.Active == "active" && !u.Started.After(since):
 		return nil

@@ -10,22 +10,23 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Reread is that a server uses a file which it reads again by itself: nothing is restarted for
-// it, and one that it cannot use is found out here and not by the next restart.
+// Reread waits until a server uses a file that it reloads by itself. Nothing is restarted for it. A file that the
+// server cannot use is detected here instead of at the next restart.
 type Reread struct {
-	Path string `json:"path"` // of the file
-	URL  string `json:"url"`  // answers that what is in the file is in use
-	Unit string `json:"unit"` // whose journal says why it is not
+	Path string `json:"path"` // path of the file
+	URL  string `json:"url"`  // answers when the content of the file is in use
+	Unit string `json:"unit"` // whose journal explains why it is not
 	host.Client
 }
 
-// rereadTimeout is how long a server has to come up and take it in.
+// rereadTimeout is how long a server may take to start and to load the file.
 const rereadTimeout = 20 * time.Second
 
 // Label names the file.
 func (s *Reread) Label() string { return "use of " + s.Path }
 
-// Check asks, where the file is there already and stays as it is.
+// Check asks the server whether it uses the file. It reports a change without asking if the file changes in this walk,
+// and none if the file does not exist yet.
 func (s *Reread) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	if _, err := h.Stat(s.Path); errors.Is(err, fs.ErrNotExist) {
 		return Change{}, nil

@@ -8,44 +8,44 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Rotation shows that the run will change how values are encrypted in the store: that takes all
-// machines of the control plane together, so nothing is applied on one of them.
+// Rotation shows in the plan that the run will change how values are encrypted in the store. The run does that on all
+// control-plane machines together, so this step applies nothing.
 type Rotation struct {
 	To string `json:"to"`
 }
 
-// Label names it.
+// Label returns a fixed text.
 func (s *Rotation) Label() string { return "encryption of what is stored" }
 
-// Check always differs: where there is nothing to do there is no such step.
+// Check always reports a change, because the step exists only if there is something to do.
 func (s *Rotation) Check(context.Context, host.Host, *Walk) (Change, error) {
 	return Change{Action: Update, Kind: "encryption", Name: "at rest", Note: s.To}, nil
 }
 
-// Apply leaves it to the run.
+// Apply does nothing.
 func (s *Rotation) Apply(context.Context, host.Host, *Walk) error { return nil }
 
-// Answer is that a URL answers that all is well. It is waited for.
+// Answer waits until a URL answers with success.
 type Answer struct {
-	What string `json:"what"` // that is said by it
+	What string `json:"what"` // what the answer means
 	URL  string `json:"url"`
 	host.Client
 }
 
-// answerTimeout is long: a large store is written anew meanwhile.
+// answerTimeout is long, because all values of a large store may be written again meanwhile.
 const answerTimeout = 15 * time.Minute
 
-// Label says what is waited for.
+// Label returns what is awaited.
 func (s *Answer) Label() string { return s.What }
 
-// Check asks.
+// Check asks the URL once.
 func (s *Answer) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	return ill("answer", s.URL, h.Answers(ctx, s.URL, s.Client)), nil
 }
 
-// Apply waits.
+// Apply waits for the answer.
 func (s *Answer) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()

@@ -15,19 +15,19 @@ import (
 	"clusterctl/provision/host"
 )
 
-// FilesMark stands in a static pod's manifest for the digest of the files that it
-// reads, so that the pod is replaced when one of them changes.
+// FilesMark is replaced in a static pod's manifest by the digest of the files that the pod reads. So the pod is
+// replaced when one of them changes.
 const FilesMark = "@FILES@"
 
-// StaticPod is that a part of the control plane runs as a static pod and not as a unit.
+// StaticPod runs a control-plane daemon as a static pod, and removes its unit.
 type StaticPod struct {
 	Name    string   `json:"name"`
-	Path    string   `json:"path"`     // of the manifest
-	Content string   `json:"content"`  // with FilesMark
-	Files   []string `json:"files"`    // whose change restarts it
-	URL     string   `json:"url"`      // that answers when it is ready
-	Unit    string   `json:"unit"`     // of the same part, to be taken away
-	UnitAt  string   `json:"unitPath"` // its file
+	Path    string   `json:"path"`     // path of the manifest
+	Content string   `json:"content"`  // the manifest, with FilesMark
+	Files   []string `json:"files"`    // files whose change restarts the pod
+	URL     string   `json:"url"`      // answers when the pod is ready
+	Unit    string   `json:"unit"`     // the daemon's unit, which is removed
+	UnitAt  string   `json:"unitPath"` // path of the unit's file
 	host.Client
 }
 
@@ -47,7 +47,7 @@ func (s *StaticPod) content(h host.Host) (string, error) {
 	return strings.ReplaceAll(s.Content, FilesMark, hex.EncodeToString(sum.Sum(nil))[:16]), nil
 }
 
-// Check compares the manifest, and looks whether the unit is still there.
+// Check compares the manifest, and checks whether the unit still exists.
 func (s *StaticPod) Check(_ context.Context, h host.Host, w *Walk) (Change, error) {
 	c := Change{Kind: "pod", Name: "kube-system/" + s.Name}
 	if _, err := h.Stat(s.UnitAt); err == nil {
@@ -77,7 +77,7 @@ func (s *StaticPod) Check(_ context.Context, h host.Host, w *Walk) (Change, erro
 	return c, nil
 }
 
-// Apply has what runs now end, lays the manifest, and waits for the pod to be ready.
+// Apply stops the running daemon, writes the manifest, and waits until the pod is ready.
 func (s *StaticPod) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
@@ -111,7 +111,7 @@ const (
 	podPeriod  = 200 * time.Millisecond
 )
 
-// until tries until there is no error, and returns the last one when ctx ends.
+// until calls try until it returns nil. It returns the last error when ctx ends.
 func until(ctx context.Context, try func() error) error {
 	tick := time.NewTicker(podPeriod)
 	defer tick.Stop()
@@ -128,7 +128,7 @@ func until(ctx context.Context, try func() error) error {
 	}
 }
 
-// NoStaticPod is that a part of the control plane does not run as a static pod.
+// NoStaticPod stops a control-plane daemon that runs as a static pod.
 type NoStaticPod struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
@@ -139,7 +139,7 @@ type NoStaticPod struct {
 // Label names the pod.
 func (s *NoStaticPod) Label() string { return "no static pod " + s.Name }
 
-// Check looks for the manifest.
+// Check checks whether the manifest exists.
 func (s *NoStaticPod) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	_, err := h.Stat(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,7 +151,7 @@ func (s *NoStaticPod) Check(_ context.Context, h host.Host, _ *Walk) (Change, er
 	return Change{Action: Delete, Kind: "pod", Name: "kube-system/" + s.Name, Note: "stop"}, nil
 }
 
-// Apply removes the manifest and waits until nothing answers any more.
+// Apply removes the manifest and waits until the daemon no longer listens.
 func (s *NoStaticPod) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
@@ -170,8 +170,8 @@ func (s *NoStaticPod) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return nil
 }
 
-// ManifestDir is where the kubelet finds static pods.
+// ManifestDir is the directory of static pods' manifests.
 const ManifestDir = "/etc/kubernetes/manifests/"
 
-// Manifest is the path of a static pod's manifest.
+// Manifest returns the path of a static pod's manifest.
 func Manifest(name string) string { return path.Join(ManifestDir, name+".yaml") }

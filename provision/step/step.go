@@ -1,7 +1,6 @@
-// Package step has the primitives that machines are provisioned with. A step's Check
-// changes nothing and says what differs; its Apply removes the difference and can
-// be repeated. Steps are plain values that travel to the machine and are walked there.
-// Which steps make a machine what it is, provision/role says.
+// Package step has the primitives of provisioning. A step's Check returns what differs and changes nothing. Its Apply
+// removes the difference and can be repeated. Steps are plain values that are sent to the machine and applied there.
+// Package role decides which steps a machine has.
 package step
 
 import (
@@ -16,27 +15,27 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Step is one thing that is to be so on a machine.
+// Step is one property that a machine should have.
 type Step interface {
-	// Label says what it is about, for messages: "file /etc/hosts".
+	// Label returns a short name for messages, such as "file /etc/hosts".
 	Label() string
-	// Check says what differs: the zero Change when nothing does.
+	// Check returns what differs, or the zero Change if nothing does.
 	Check(ctx context.Context, h host.Host, w *Walk) (Change, error)
-	// Apply removes the difference. It is only called when Check has found one.
+	// Apply removes the difference. It is called only if Check has found one.
 	Apply(ctx context.Context, h host.Host, w *Walk) error
 }
 
-// Change is what a step would do, for people and for the plan.
+// Change describes what a step would do, for plans and messages.
 type Change struct {
-	Action string   `json:"action,omitempty"` // + ~ -, empty when nothing differs
+	Action string   `json:"action,omitempty"` // Create, Update or Delete; empty if nothing differs
 	Kind   string   `json:"kind,omitempty"`
 	Name   string   `json:"name,omitempty"`
 	Note   string   `json:"note,omitempty"`
 	Diff   []string `json:"diff,omitempty"`
-	Needs  string   `json:"needs,omitempty"` // digest of a file to be sent first
-	Bytes  int64    `json:"bytes,omitempty"` // of that file
-	// Broken is that what is there does not work, so that nothing is lost by changing it: a certificate that nobody
-	// takes, a unit that is dead.
+	Needs  string   `json:"needs,omitempty"` // digest of a file that must be sent first
+	Bytes  int64    `json:"bytes,omitempty"` // size of that file
+	// Broken means that the present state does not work, so that changing it costs nothing: an invalid certificate or a
+	// dead unit.
 	Broken bool `json:"broken,omitempty"`
 }
 
@@ -47,13 +46,13 @@ const (
 	Delete = "-"
 )
 
-// Walk is what the steps of one walk tell each other.
+// Walk is shared by the steps of one walk.
 type Walk struct {
-	changed map[string]bool   // paths that differ (or differed, when applying)
+	changed map[string]bool   // paths that differ, or that differed before they were applied
 	links   map[string]string // targets of links that were missing
 }
 
-// Restore records that a link that was missing is made again.
+// Restore records that a missing link is created again.
 func (w *Walk) Restore(path, target string) {
 	if w.links == nil {
 		w.links = map[string]string{}
@@ -79,7 +78,7 @@ func (w *Walk) Touched(paths []string) (list []string) {
 	return list
 }
 
-// Kinds is every kind of step, by the name that it travels under.
+// Kinds has every kind of step, by its name in the protocol.
 var Kinds = map[string]func() Step{
 	"file":         func() Step { return &File{} },
 	"directory":    func() Step { return &Directory{} },
@@ -132,7 +131,7 @@ var Kinds = map[string]func() Step{
 	"reread":       func() Step { return &Reread{} },
 }
 
-// kindOf is the inverse of Kinds, by the steps' types.
+// kindOf maps types of steps to their names in Kinds.
 var kindOf = func() map[reflect.Type]string {
 	all := map[reflect.Type]string{}
 	for name, make := range Kinds {
@@ -141,8 +140,8 @@ var kindOf = func() map[reflect.Type]string {
 	return all
 }()
 
-// Pack writes steps for the way, one after the other: the name of the kind, and the step. A stream is read once; values
-// within values would be read again on each level.
+// Pack encodes steps one after another: the kind's name, and then the step. A flat stream is parsed once, while nested
+// JSON values would be parsed again at each level.
 func Pack(to *json.Encoder, steps []Step) error {
 	for _, s := range steps {
 		kind, ok := kindOf[reflect.TypeOf(s)]
@@ -159,7 +158,7 @@ func Pack(to *json.Encoder, steps []Step) error {
 	return nil
 }
 
-// Unpack is Pack's inverse. It reads to the end.
+// Unpack decodes steps that Pack has encoded. It reads to the end.
 func Unpack(from *json.Decoder) (steps []Step, err error) {
 	for {
 		var kind string
@@ -182,8 +181,8 @@ func Unpack(from *json.Decoder) (steps []Step, err error) {
 
 // Issuer is a step that needs a certificate before it can be applied.
 type Issuer interface {
-	// Wants returns the authority's name and what the certificate should say.
+	// Wants returns the authority's name and the certificate request.
 	Wants() (ca string, r certs.Request)
-	// Give hands the certificate over.
+	// Give sets the issued certificate.
 	Give(certs.Pair)
 }

@@ -10,8 +10,8 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Sysctl is a kernel setting, now and after a restart (by a file that a File step
-// writes). One that cannot be written here is a preflight finding, not this step.
+// Sysctl sets a kernel setting at runtime. A File step makes it persistent. Settings that cannot be written are
+// reported by preflight and get no such step.
 type Sysctl struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -24,7 +24,7 @@ func (s *Sysctl) path() string {
 	return path.Join("/proc/sys", strings.ReplaceAll(s.Name, ".", "/"))
 }
 
-// Check reads it.
+// Check reads the setting.
 func (s *Sysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) {
 	text, err := h.ReadFile(s.path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func (s *Sysctl) Check(_ context.Context, h host.Host, _ *Walk) (Change, error) 
 	return Change{Action: Update, Kind: "sysctl", Name: s.Name, Diff: []string{"- " + now, "+ " + s.Value}}, nil
 }
 
-// Apply sets it, and writes down what it was before the first time.
+// Apply sets the setting. Before the first change, it saves the original value.
 func (s *Sysctl) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	if err := noteSysctl(h, s.Name); err != nil {
 		return err

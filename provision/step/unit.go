@@ -14,16 +14,16 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Unit is that a systemd unit is enabled and runs with the files as they are now.
+// Unit makes a systemd unit enabled and running with the present content of its files.
 type Unit struct {
 	Name string `json:"name"`
-	// a change of any of them restarts it; the unit's own file among them
+	// Files are the files whose change restarts the unit, including its own file.
 	Files   []string      `json:"files"`
-	Beside  bool          `json:"beside,omitempty"`  // may be started together with its neighbours in the list
-	Timeout time.Duration `json:"timeout,omitempty"` // until it is ready; zero means two minutes
+	Beside  bool          `json:"beside,omitempty"`  // may be started in parallel with its neighbours in the list
+	Timeout time.Duration `json:"timeout,omitempty"` // timeout for becoming ready; zero means two minutes
 }
 
-// Markers is where it is written down which content of its files a unit was started with.
+// Markers is the directory with the digests of the files that units were started with.
 const Markers = "/var/lib/clusterctl/units"
 
 // Label names the unit.
@@ -31,7 +31,7 @@ func (s *Unit) Label() string { return "unit " + s.Name }
 
 func (s *Unit) marker() string { return path.Join(Markers, s.Name) }
 
-// Check compares the unit's state, and its files with those that it was started with.
+// Check compares the unit's state, and its files with the digest that it was started with.
 func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) {
 	u, err := s.settled(ctx, h, w)
 	if err != nil {
@@ -75,12 +75,11 @@ func (s *Unit) Check(ctx context.Context, h host.Host, w *Walk) (Change, error) 
 	return c, nil
 }
 
-// settling is how long a unit that systemd is about to start is given to get there: a daemon
-// that lost its lease, or was killed, is back within moments, and is nothing to plan for.
+// settling is how long Check waits for a unit that systemd is starting. A daemon that lost its lease or was killed is
+// back within moments, and needs no change.
 const settling = 5 * time.Second
 
-// settled returns the unit's state, waiting a little for one that is on its way. What is to be
-// restarted anyway is not waited for.
+// settled returns the unit's state. It waits for a unit that is starting, unless the unit will be restarted anyway.
 func (s *Unit) settled(ctx context.Context, h host.Host, w *Walk) (host.Unit, error) {
 	over := time.NewTimer(settling)
 	defer over.Stop()
@@ -114,8 +113,8 @@ func names(paths []string) string {
 	return strings.Join(list, ", ")
 }
 
-// restored reports whether all that changes is that links which were lost come back as they were when the unit was
-// started: a program that was deleted, say. That is no reason to start it anew.
+// restored reports whether the only changes are lost links that are created again with their former targets, for
+// example after a program's link was deleted. The unit need not restart for that.
 func (s *Unit) restored(h host.Host, w *Walk) bool {
 	for _, p := range w.Touched(s.Files) {
 		if _, link := w.links[p]; !link {
@@ -130,7 +129,8 @@ func (s *Unit) restored(h host.Host, w *Walk) bool {
 	return err == nil && strings.TrimSpace(string(marked)) == digest
 }
 
-// digest is of everything that the unit reads when it starts, with the links that this walk makes again.
+// digest returns the digest of all files that the unit reads when it starts, including links that this walk creates
+// again.
 func (s *Unit) digest(h host.Host, w *Walk) (string, error) {
 	sum := sha256.New()
 	for _, p := range s.Files {
@@ -147,7 +147,7 @@ func (s *Unit) digest(h host.Host, w *Walk) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		content := []byte(info.Target) // a link's target has its digest in its name
+		content := []byte(info.Target) // the target's path contains the digest of its content
 		if info.Target == "" {
 			if content, err = h.ReadFile(p); err != nil {
 				return "", err
@@ -159,8 +159,8 @@ func (s *Unit) digest(h host.Host, w *Walk) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Apply enables the unit and starts it, or starts it anew, and waits for it. One that
-// runs with its files as they are is only enabled.
+// Apply enables the unit, starts or restarts it, and waits until it is ready. If the unit runs with the present files,
+// it is only enabled.
 func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	timeout := s.Timeout
 	if timeout == 0 {
@@ -179,7 +179,7 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err != nil {
 		return err
 	}
-	if u.NeedsReload { // its file was written by a run that was cut off
+	if u.NeedsReload { // an interrupted run has changed the unit's file
 		if err := h.Reload(ctx); err != nil {
 			return fmt.Errorf("have systemd read its units again: %w", err)
 		}
@@ -191,7 +191,7 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	switch current := strings.TrimSpace(string(marked)) == digest &&
 		(len(w.Touched(s.Files)) == 0 || s.restored(h, w)) && !u.NeedsReload; {
 	case !current && u.Active != "inactive" && u.Active != "failed" && u.Active != "":
-		err = h.Restart(ctx, s.Name) // also one that is starting, with what was there before
+		err = h.Restart(ctx, s.Name) // also if it is still starting with the former files
 	case u.Active != "active":
 		err = h.Start(ctx, s.Name)
 	default:
@@ -203,11 +203,11 @@ func (s *Unit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	return h.WriteFile(s.marker(), strings.NewReader(digest+"\n"), 0o644, 0, 0)
 }
 
-// NoUnit is that a unit of ours is not there.
+// NoUnit removes a unit that clusterctl wrote.
 type NoUnit struct {
 	Name string `json:"name"`
-	Path string `json:"path"` // of its file
-	// Written spares a file that does not begin so, which is somebody else's.
+	Path string `json:"path"` // path of the unit's file
+	// Written, if set, is the beginning of unit files that clusterctl wrote. Other files are kept.
 	Written string `json:"written,omitempty"`
 }
 
@@ -245,16 +245,16 @@ func (s *NoUnit) Apply(ctx context.Context, h host.Host, w *Walk) error {
 	if err := h.RemoveAll(s.Path); err != nil {
 		return err
 	}
-	if err := (&DropIns{Unit: s.Name}).Apply(ctx, h, w); err != nil { // of a unit that is not there any more
+	if err := (&DropIns{Unit: s.Name}).Apply(ctx, h, w); err != nil { // left from a unit that no longer exists
 		return err
 	}
 	return h.Reload(ctx)
 }
 
-// NoPods is that no container runs.
+// NoPods stops all containers.
 type NoPods struct{}
 
-// Label says so.
+// Label returns a fixed text.
 func (s *NoPods) Label() string { return "no pods" }
 
 // Check counts the runtime's containers.
@@ -266,7 +266,7 @@ func (s *NoPods) Check(ctx context.Context, h host.Host, _ *Walk) (Change, error
 	return Change{Action: Delete, Kind: "pods", Note: fmt.Sprintf("stop the %d that run", n)}, nil
 }
 
-// Apply ends them.
+// Apply stops the containers.
 func (s *NoPods) Apply(ctx context.Context, h host.Host, _ *Walk) error {
 	return h.StopContainers(ctx)
 }

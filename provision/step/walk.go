@@ -11,7 +11,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Check looks at all steps and returns a Change for each, the zero one where nothing differs.
+// Check checks all steps and returns a Change for each, which is zero if nothing differs.
 func Check(ctx context.Context, h host.Host, steps []Step) ([]Change, error) {
 	w := &Walk{}
 	changes, errs := make([]Change, len(steps)), make([]error, len(steps))
@@ -35,16 +35,16 @@ func Check(ctx context.Context, h host.Host, steps []Step) ([]Change, error) {
 	return changes, nil
 }
 
-// distant is a step that looks at other machines, which may not answer: all such are looked at at once.
+// distant is implemented by steps that connect to other machines. They are checked in parallel, because those machines
+// may not answer.
 type distant interface{ distant() }
 
-// Apply walks the steps, applies those that differ, and tells done of each. It stops
-// at the first that fails.
+// Apply applies the steps that differ, in order, and calls done for each. It stops at the first error.
 func Apply(ctx context.Context, h host.Host, steps []Step, done func(index int, c Change)) error {
 	w := &Walk{}
 	reload := false
 	for i := 0; i < len(steps); i++ {
-		// systemd reads changed unit files again once, before the next unit.
+		// After changes of unit files, systemd reads them again once, before the next unit.
 		if _, unit := steps[i].(*Unit); unit && reload {
 			if err := h.Reload(ctx); err != nil {
 				return fmt.Errorf("have systemd read its units again: %w", err)
@@ -84,10 +84,10 @@ func Apply(ctx context.Context, h host.Host, steps []Step, done func(index int, 
 	return nil
 }
 
-// UnitDir is where unit files are.
+// UnitDir is the directory of unit files.
 const UnitDir = "/etc/systemd/system/"
 
-// together returns how many steps from i on may be applied at the same time.
+// together returns how many steps from index i on may be applied at the same time.
 func together(steps []Step, i int) int {
 	n := 0
 	for _, s := range steps[i:] {

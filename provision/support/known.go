@@ -12,18 +12,19 @@ import (
 	"unicode/utf8"
 )
 
-// meaningful is the length from which a text is told from others wherever it stands. A
-// shorter one is hidden only where it is a whole value.
+// meaningful is the minimum length in bytes of values that are hidden anywhere in a text. Shorter values are hidden
+// only where they are not part of a longer word.
 const meaningful = 6
 
-// Known are values that are known to be secret.
+// Known hides values that are known to be secret.
 type Known struct {
-	spread []*regexp.Regexp // values with spaces and line ends, which YAML and logs write in their own way
-	parts  []string         // hidden wherever they stand, the longest first
-	whole  []string         // short ones
+	spread []*regexp.Regexp // values with white space, which YAML and logs write in different ways
+	parts  []string         // values to hide anywhere, longest first
+	whole  []string         // short values
 }
 
-// NewKnown prepares to hide values. "true" and "false" are everywhere, and what hides one tells the other: they stay.
+// NewKnown returns a Known for a list of values. It ignores "true" and "false", which are everywhere; hiding one of
+// them would reveal the other.
 func NewKnown(values []string) *Known {
 	k := &Known{}
 	for _, value := range values {
@@ -37,7 +38,7 @@ func NewKnown(values []string) *Known {
 		lines := strings.Split(value, "\n")
 		for _, line := range lines {
 			line = strings.TrimSpace(line)
-			// A short line of many is a brace or a name, and armour is the same for every key.
+			// A short line of a longer value is a brace or a name. PEM headers are the same for every key.
 			if len(lines) > 1 && len(line) >= meaningful && !strings.HasPrefix(line, "-----") {
 				k.add(line)
 			}
@@ -59,7 +60,7 @@ func (k *Known) add(value string) {
 	}
 }
 
-// Hide takes the values out of a text.
+// Hide replaces the values in a text.
 func (k *Known) Hide(text string) string {
 	for _, s := range k.spread {
 		text = s.ReplaceAllString(text, hidden)
@@ -73,7 +74,7 @@ func (k *Known) Hide(text string) string {
 	return text
 }
 
-// longest sorts so that none is looked for before another that it is part of.
+// longest sorts values by length, so that no value is replaced before a longer one that contains it.
 func longest(list []string) []string {
 	slices.SortFunc(list, func(a, b string) int {
 		if len(a) != len(b) {
@@ -84,7 +85,7 @@ func longest(list []string) []string {
 	return slices.Compact(list)
 }
 
-// spellings are how JSON, YAML and JSON inside of JSON write a text.
+// spellings returns the forms in which JSON, YAML and JSON within JSON encode a text.
 func spellings(value string) []string {
 	list := []string{value, strings.ReplaceAll(value, "'", "''")}
 	for _, html := range []bool{false, true} {
@@ -105,7 +106,7 @@ func escape(value string, html bool) string {
 	return text[1 : len(text)-1]
 }
 
-// spread matches words however the space between them is written: indented, folded or escaped.
+// spread returns a pattern for words with any white space between them: indented, folded or escaped.
 func spread(words []string) *regexp.Regexp {
 	var text strings.Builder
 	for i, word := range words {
@@ -124,10 +125,10 @@ func spread(words []string) *regexp.Regexp {
 	return regexp.MustCompile(text.String())
 }
 
-// hideWhole hides a value that is not part of a longer word, number or path.
+// hideWhole hides a value where it is not part of a longer word, number or path.
 func hideWhole(text, value string) string {
 	var out strings.Builder
-	begin := 0 // of what is not written yet
+	begin := 0 // start of the text that is not written yet
 	for at := 0; ; {
 		i := strings.Index(text[at:], value)
 		if i < 0 {
@@ -152,7 +153,7 @@ func inWord(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./+", r)
 }
 
-// opens reports whether a value may begin after a text.
+// opens reports whether a value may begin after this text.
 func opens(before string) bool {
 	n := len(before)
 	if n >= 2 && before[n-2] == '\\' && strings.ContainsRune("nrt", rune(before[n-1])) ||
@@ -163,10 +164,10 @@ func opens(before string) bool {
 	return n == 0 || !inWord(r)
 }
 
-// closes reports whether a value may end before a text.
+// closes reports whether a value may end before this text.
 func closes(after string) bool {
 	r, size := utf8.DecodeRuneInString(after)
-	if r == '.' { // of a sentence
+	if r == '.' { // perhaps the end of a sentence
 		next, n := utf8.DecodeRuneInString(after[size:])
 		return n == 0 || unicode.IsSpace(next)
 	}

@@ -20,7 +20,7 @@ var (
 		"connectionstring",
 	}
 	secretParts = []string{"key", "keys", "pass", "pwd", "pw", "pin", "dsn", "cookie"}
-	// What names with these ends hold tells where or how long, not what.
+	// Names with these last parts hold a place or a time, and no secret.
 	plainParts = []string{
 		"file",
 		"path",
@@ -39,7 +39,7 @@ var (
 	place = pattern(`^/(?:etc|var|run|usr|opt|srv|home|mnt|tmp|secrets?|config|data)/`)
 )
 
-// speaksOfSecrets reports whether a variable, a header or a flag of that name has a value to hide.
+// speaksOfSecrets reports whether the value of a variable, header or flag with this name must be hidden.
 func speaksOfSecrets(name string) bool {
 	words := parts().FindAllString(name, -1)
 	for i, w := range words {
@@ -53,8 +53,8 @@ func speaksOfSecrets(name string) bool {
 		slices.ContainsFunc(words, func(w string) bool { return slices.Contains(secretParts, w) })
 }
 
-// secretField reports whether an object's field of that name is a secret. "key" alone is none:
-// selectors and tolerations have one.
+// secretField reports whether an object's field with this name is a secret. "key" is not, because selectors and
+// tolerations have such a field.
 func secretField(name string) bool {
 	joined := strings.ToLower(strings.Join(parts().FindAllString(name, -1), ""))
 	return joined == "secret" || slices.ContainsFunc([]string{
@@ -63,7 +63,7 @@ func secretField(name string) bool {
 	}, func(w string) bool { return strings.HasSuffix(joined, w) })
 }
 
-// plainValue reports whether a value is no secret whatever its name: a switch, or a file's place.
+// plainValue reports whether a value is never a secret, whatever its name: a boolean or a file path.
 func plainValue(value string) bool {
 	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, hidden) ||
 		place().MatchString(value)

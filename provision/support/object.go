@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Object hides an object's secrets in place: what is known, what looks like one, and what stands
-// next to a name that speaks of one: a variable of an environment, a field, the value of a flag.
-// That is sure only before YAML has folded and indented it.
+// Object hides an object's secrets in place: known values, values that look like secrets, and values of variables,
+// fields and flags whose names suggest a secret. It must run before YAML encoding, which folds and indents values.
 func Object(o map[string]any, known *Known) {
 	if name, ok := o["name"].(string); ok && speaksOfSecrets(name) {
 		if value, ok := o["value"]; ok && !plainValue(fmt.Sprint(value)) {
@@ -90,7 +89,7 @@ func hideArgument(before []any, text string) (string, bool) {
 	return "", false
 }
 
-// follows reports whether an argument is the secret value of the flag before it.
+// follows reports whether an argument is the secret value of the preceding flag.
 func follows(before any, value string) bool {
 	flag, ok := before.(string)
 	return ok && strings.HasPrefix(flag, "-") && !strings.ContainsAny(flag, "= ") && speaksOfSecrets(flag) &&

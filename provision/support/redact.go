@@ -6,38 +6,38 @@ import (
 	"sync"
 )
 
-// hidden stands for what was taken out.
+// hidden replaces secrets.
 const hidden = "(hidden)"
 
-// patterns are what secrets look like wherever they stand.
+// patterns match secrets by their form.
 var patterns = []func() *regexp.Regexp{
-	// private keys, as PEM and on one line of JSON or YAML
+	// Private keys, as PEM or on one line of JSON or YAML.
 	pattern(`-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(-----END [A-Z ]*PRIVATE KEY-----|\z)`),
-	// the same in base64, as kubeconfigs have it: LS0tLS1CRUdJTi is "-----BEGIN "
+	// Private keys in base64, as in kubeconfigs: LS0tLS1CRUdJTi is "-----BEGIN ".
 	pattern(`LS0tLS1CRUdJTi[A-Za-z0-9+/=]{40,}`),
-	// tokens of service accounts and of whoever speaks OpenID
+	// JSON Web Tokens, such as those of service accounts and OpenID Connect.
 	pattern(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
-	// bootstrap tokens
+	// Bootstrap tokens.
 	pattern(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`),
 	pattern(`AGE-SECRET-KEY-1[0-9A-Z]+`),
 }
 
-// fields are names whose value is hidden, in JSON, YAML, flags and headers.
+// fields matches names whose values are hidden, in JSON, YAML, flags and headers.
 var fields = pattern(`(?i)((?:password|passwd|passphrase|client-key-data|secret[_-]?key` +
 	`|api[_-]?key|access[_-]?key|account[_-]?key|auth[_-]?token` +
 	`|\btoken|\bpwd|\bsig|signature|security-token|["']auth)["']?\s*[:=]\s*["']?)([^\s"',}]{4,})`)
 
 var bearer = pattern(`(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{12,}`)
 
-// named are a name, what stands between, and a value, which is hidden when the name speaks of secrets.
+// named match a name, a separator and a value. The value is hidden if the name suggests a secret.
 var named = []func() *regexp.Regexp{
-	// a flag with its value: on one line, as two items of a list of YAML, or of JSON
+	// A flag with its value: on one line, or as two items of a YAML or JSON list.
 	pattern(
 		`(?m:^|[\s"'\[(,=])(--?[A-Za-z][A-Za-z0-9_.-]*)(=["']?|[ \t]+["']?|["']?[ \t]*\n[ \t]*-[ \t]+["']?|["'][ \t\n]*,[ \t\n]*["'])([^\s"'-][^\s"']*)`,
 	),
-	// a variable of an environment
+	// An environment variable.
 	pattern(`\b([A-Z][A-Z0-9_]*)(=["']?)([^\s"']+)`),
-	// the same in the list of a container
+	// An environment variable in the list of a container.
 	pattern(
 		`\bname["']?:[ \t]*["']?([A-Za-z0-9_.-]+)(["']?(?:[ \t]*\n[ \t]*|[ \t]*,[ \t\n]*)["']?value["']?:[ \t]*)("(?:[^"\\\n]|\\.)*"|[^\n"][^\n]*)`,
 	),

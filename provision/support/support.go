@@ -1,6 +1,5 @@
-// Package support gathers what somebody else needs to find a fault: what one machine says
-// of itself, without secrets. How machines are reached is provision/run's, and what
-// becomes of the files the command line's.
+// Package support collects one machine's part of a support bundle, without secrets. Package run reaches the machines,
+// and the command line writes the bundle.
 package support
 
 import (
@@ -14,13 +13,13 @@ import (
 	"clusterctl/provision/host"
 )
 
-// File is a piece of a support bundle.
+// File is a file of a support bundle.
 type File struct {
-	Name    string `json:"name"` // relative, with slashes
+	Name    string `json:"name"` // relative path with slashes
 	Content []byte `json:"content"`
 }
 
-// Bounds: of one command, and of what is kept of it.
+// Limits: timeout of one command, maximum bytes of a file and of a machine's files, and lines of a journal.
 const (
 	commandTimeout = 20 * time.Second
 	maxFile        = 2 << 20
@@ -28,14 +27,13 @@ const (
 	journalLines   = "2000"
 )
 
-// units are those whose journals are read.
+// units are the units whose journals are collected.
 var units = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "containerd",
 	"kube-proxy", "kube-network", "kube-dns", "kube-ingress", "kube-address", "metrics-server",
 }
 
-// commands are what is asked of every machine. None changes anything, and none shows an
-// environment, which may hold secrets.
+// commands are run on every machine. They change nothing, and print no environment variables, which may hold secrets.
 var commands = []struct {
 	file string
 	line []string
@@ -61,15 +59,16 @@ var commands = []struct {
 	{"versions/systemd.txt", []string{"systemctl", "--version"}},
 }
 
-// programs say their version where they are: what comes with clusterctl stands in the first of places, the
-// distribution's in the others. Machines have some of them, and static pods have theirs in images.
+// programs are asked for their versions in all places where they exist. clusterctl installs into the first place, and
+// distributions into the others. A machine may have only some of the programs, because static pods have theirs in
+// images.
 var (
 	programs = []string{"containerd", "runc", "etcd"}
 	places   = []string{"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"}
 )
 
-// Collect asks a machine. What cannot be asked says so in its file: half a bundle is
-// better than none.
+// Collect collects the files of a machine. If something cannot be collected, its file contains the error, because an
+// incomplete bundle is better than none.
 func Collect(ctx context.Context, h host.Host) []File {
 	c := &collector{host: h}
 	for _, cmd := range commands {
@@ -111,7 +110,7 @@ type collector struct {
 	size  int
 }
 
-// add keeps the end of a text, without secrets.
+// add adds the end of a text, without secrets.
 func (c *collector) add(name string, content []byte) {
 	if len(content) > maxFile {
 		content = append([]byte("(the beginning is left out)\n"), content[len(content)-maxFile:]...)
@@ -137,7 +136,7 @@ func (c *collector) output(ctx context.Context, line ...string) []byte {
 	return out
 }
 
-// versions asks the programs that are there, all of those of one name: which one is run is the unit's to say.
+// versions asks all programs with a name for their version, because only the unit determines which one runs.
 func (c *collector) versions(ctx context.Context) {
 	for _, program := range programs {
 		var text []byte
@@ -166,8 +165,8 @@ func (c *collector) file(name, at string) {
 	c.add(name, text)
 }
 
-// folder takes the files of a folder, and of those in it down to a depth. Of pods'
-// logs only the control plane's are taken: others are not the cluster's to show.
+// folder adds the files of a directory, down to a depth. Of the pods' logs, it adds only those of the control plane,
+// because other logs belong to users.
 func (c *collector) folder(name, at string, depth int) {
 	names, err := c.host.List(at)
 	if err != nil {
@@ -196,7 +195,7 @@ func controlPlane(folder string) bool {
 	return false
 }
 
-// certificates says of every certificate whose it is and when it ends.
+// certificates lists the subject and the validity of every certificate.
 func (c *collector) certificates(at string) {
 	var text strings.Builder
 	text.WriteString("FILE\tSUBJECT\tISSUER\tSERIAL\tNOT BEFORE\tNOT AFTER\n")

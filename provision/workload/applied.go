@@ -16,9 +16,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Applied finds the objects that were once applied from here, by their managers, for a state that was lost. Those that
-// are declared have their blocks' addresses. Of namespaces only those that are declared are meant: others were made for
-// what is in them, and would go with it. problems say what could not be listed.
+// Applied finds the objects that clusterctl has applied, by their field manager, to rebuild a lost state. Declared
+// objects get their blocks' addresses. Namespaces that are not declared are left out: they were created for the objects
+// in them, and deleting them would delete those objects. problems describe the kinds that could not be listed.
 func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Object, problems []string, err error) {
 	declared, err := Objects(c)
 	if err != nil {
@@ -41,11 +41,12 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 			return nil
 		})
 	}
-	_ = g.Wait() // none returns an error: what cannot be listed does not stop the others
+	_ = g.Wait() // never an error: a kind that cannot be listed does not stop the others
 	for _, o := range slices.Concat(found...) {
 		at := slices.IndexFunc(declared, func(d Desired) bool {
 			own := d.reference()
-			own.Namespace = cmp.Or(own.Namespace, o.Namespace) // declared without one, an object is in the default one
+			// an object declared without a namespace is in the default one
+			own.Namespace = cmp.Or(own.Namespace, o.Namespace)
 			return own.Same(o) &&
 				(d.Object.GetNamespace() != "" || o.Namespace == "" || o.Namespace == metav1.NamespaceDefault)
 		})
@@ -65,7 +66,7 @@ func (l *Live) Applied(ctx context.Context, c *config.Cluster) (list []state.Obj
 	return list, append(problems, unlisted(names, failed)...), nil
 }
 
-// applied lists the objects of a kind that have fields which were applied from here.
+// applied lists the objects of a kind that have fields applied by clusterctl.
 func applied(ctx context.Context, client metadata.Interface, k listedKind) (list []state.Object, err error) {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
@@ -96,7 +97,7 @@ func applied(ctx context.Context, client metadata.Interface, k listedKind) (list
 	}
 }
 
-// Revision is where the store is.
+// Revision returns the current revision of the store.
 func (l *Live) Revision(ctx context.Context) (int64, error) {
 	client, err := metadata.NewForConfig(l.REST())
 	if err != nil {

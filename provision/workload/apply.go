@@ -21,12 +21,12 @@ import (
 	"clusterctl/provision/state"
 )
 
-// parallel is how many objects are looked at at a time.
+// parallel is the maximum number of objects that are processed at the same time.
 const parallel = 16
 
-// Plan compares all objects with the live ones by what a dry run of applying them gives. What the API refuses is among
-// the entries, and is a run.Refused with all of it besides. ended are the objects that were applied, are not declared
-// any more, and are not there any more either.
+// Plan compares all objects with the live ones, by a dry run of applying them. Objects that the API refuses are among
+// the entries, and the error is a run.Refused that lists them. ended are the objects that were applied before, are no
+// longer declared, and no longer exist.
 func (l *Live) Plan(
 	ctx context.Context,
 	c *config.Cluster,
@@ -111,7 +111,7 @@ func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Objec
 		o.Action = plan.Create
 		return o, nil
 	}
-	if live.GetDeletionTimestamp() != nil { // nothing brings it back: a new one takes its name when it is gone
+	if live.GetDeletionTimestamp() != nil { // it will be deleted in any case; a new object can take its name afterwards
 		going := goingError{live.GetFinalizers()}
 		o.Action, o.Note = plan.Create, going.Error()
 		return o, going
@@ -147,7 +147,7 @@ func (l *Live) compare(ctx context.Context, d *Desired, there *seen) (plan.Objec
 	return o, nil
 }
 
-// getAll returns live objects, nil for those that are not there.
+// getAll returns the live objects, nil for those that do not exist.
 func (l *Live) getAll(ctx context.Context, list []state.Object, there *seen) ([]*unstructured.Unstructured, error) {
 	found := make([]*unstructured.Unstructured, len(list))
 	g, ctx := errgroup.WithContext(ctx)
@@ -161,7 +161,7 @@ func (l *Live) getAll(ctx context.Context, list []state.Object, there *seen) ([]
 	return found, g.Wait()
 }
 
-// with adds to a note what else there is to say.
+// with joins two notes.
 func with(note, more string) string {
 	if note == "" || more == "" {
 		return note + more
@@ -169,7 +169,7 @@ func with(note, more string) string {
 	return note + "; " + more
 }
 
-// consequence says what a change leads to.
+// consequence describes what a change of a Deployment causes.
 func consequence(o plan.Object, before, after *unstructured.Unstructured) string {
 	if o.Kind != "Deployment" {
 		return ""
@@ -195,7 +195,7 @@ func fullName(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// get returns a live object, nil when there is none or no such kind.
+// get returns a live object, or nil if the object or its kind does not exist.
 func (l *Live) get(ctx context.Context, o state.Object) (*unstructured.Unstructured, error) {
 	client, err := l.client(schema.FromAPIVersionAndKind(o.APIVersion, o.Kind), o.Namespace)
 	if meta.IsNoMatchError(err) {
@@ -229,7 +229,7 @@ func (l *Live) client(gvk schema.GroupVersionKind, namespace string) (dynamic.Re
 	return resource.Namespace(namespace), nil
 }
 
-// obsolete are the objects that were applied and are no longer declared.
+// obsolete returns the objects that were applied before and are no longer declared.
 func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
 	declared := make(map[state.Object]bool, len(desired))
 	for _, d := range desired {
@@ -243,11 +243,11 @@ func obsolete(desired []Desired, before []state.Object) (list []state.Object) {
 	return list
 }
 
-// startup is how long a cluster that has just started may refuse what it will soon accept.
+// startup is how long a new cluster may refuse objects that it will soon accept.
 const startup = 30 * time.Second
 
-// Apply brings everything in, in order, and prunes. What the API refuses is left out, and is a run.Refused with all of
-// it. Nothing begins that depends on it.
+// Apply applies all objects in order, and prunes. It skips objects that the API refuses and returns a run.Refused that
+// lists them. Objects that depend on refused ones are not applied.
 func (l *Live) Apply(
 	ctx context.Context,
 	c *config.Cluster,
@@ -263,18 +263,19 @@ func (l *Live) Apply(
 	defer l.settled.save()
 	var applied []state.Object
 	var refused run.Refused
-	kept := func() []state.Object { // what is there whatever happens: done so far, and what was before
+	kept := func() []state.Object { // the objects to record on an error: those applied so far, and those from before
 		list := slices.Clone(applied)
 		return append(list, lacking(list, before)...)
 	}
 	deadline := time.Now().Add(startup)
-	var again []Desired // what was refused
+	var again []Desired // objects that were refused
 	retry := func() (err error) {
 		again, refused.List, err = l.retry(ctx, again, refused.List, say)
 		return err
 	}
 	for from, to := 0, 0; from < len(desired); from = to {
-		if from > 0 && desired[from].Wave > desired[from-1].Wave { // depends_on: what it names works before this begins
+		// because of depends_on, all earlier objects must be healthy first
+		if from > 0 && desired[from].Wave > desired[from-1].Wave {
 			if err := retry(); err != nil {
 				return kept(), err
 			}
@@ -311,7 +312,7 @@ func (l *Live) Apply(
 	return applied, nil
 }
 
-// lacking are those of more that are not in a list.
+// lacking returns the objects of more that are not in list.
 func lacking(list, more []state.Object) (rest []state.Object) {
 	in := make(map[state.Object]bool, len(list))
 	for _, o := range list {
@@ -325,7 +326,7 @@ func lacking(list, more []state.Object) (rest []state.Object) {
 	return rest
 }
 
-// References are the objects that Apply remembers as its own.
+// References returns the objects that the state records after Apply.
 func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 	desired, err := Objects(c)
 	if err != nil {
@@ -340,8 +341,9 @@ func (l *Live) References(c *config.Cluster) ([]state.Object, error) {
 	return list, nil
 }
 
-// others says whose an object is that was applied from here once, and has been made anew by somebody else since: then
-// none of its fields is of this manager. It is empty for what is ours, whatever its labels say: a chart writes its own.
+// others returns the field managers of an object that was applied before and has since been recreated by someone else:
+// clusterctl manages none of its fields. It returns "" for our own objects, whatever their labels, since charts set
+// their own.
 func others(live *unstructured.Unstructured) string {
 	var managers []string
 	for _, f := range live.GetManagedFields() {

@@ -19,8 +19,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// alike returns the end of those from an index on that may be applied at the same time: nothing among them has to be
-// there before another.
+// alike returns the end index of the objects, starting at from, that may be applied at the same time, because none must
+// exist before another.
 func alike(desired []Desired, from int) int {
 	to := from + 1
 	for to < len(desired) && desired[to].Wave == desired[from].Wave &&
@@ -30,7 +30,7 @@ func alike(desired []Desired, from int) int {
 	return to
 }
 
-// told tells of what is done at the same time in the order of a list.
+// told reports results of parallel work in the order of a list.
 type told struct {
 	mu    sync.Mutex
 	tell  func(i int)
@@ -48,8 +48,8 @@ func (t *told) end(i int) {
 	}
 }
 
-// applyAll applies objects of which none waits for another. done are those that are there, or were refused and may be
-// there from before.
+// applyAll applies objects that do not depend on each other. done are those that exist now, including refused ones that
+// may exist from before.
 func (l *Live) applyAll(
 	ctx context.Context,
 	desired []Desired,
@@ -58,7 +58,7 @@ func (l *Live) applyAll(
 ) (done []state.Object, refused []run.Refusal, err error) {
 	there, err := l.look(ctx, references(desired))
 	if err != nil {
-		there = nil // a cluster that has just started: each is asked for, for as long as that may take
+		there = nil // perhaps a cluster that has just started: read the objects one by one and retry
 	}
 	objects, failed := make([]plan.Object, len(desired)), make([]error, len(desired))
 	t := told{ended: make([]bool, len(desired)), tell: func(i int) {
@@ -97,7 +97,7 @@ func (l *Live) applyAll(
 	return done, refused, err
 }
 
-// pruneAll deletes what is still ours of objects that are no longer declared.
+// pruneAll deletes objects that are no longer declared and still belong to clusterctl.
 func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.Object)) error {
 	there, err := l.look(ctx, list)
 	if err != nil {
@@ -136,8 +136,8 @@ func (l *Live) pruneAll(ctx context.Context, list []state.Object, say func(plan.
 // mostConflicts is the maximum number of retries of an object with ignored fields after a conflicting write.
 const mostConflicts = 20
 
-// applyOne applies an object unless a dry run says that nothing would change, so
-// that a run with nothing to do writes nothing. Until the deadline it tries again what may pass by itself.
+// applyOne applies an object unless a dry run shows that nothing would change, so that a run without changes writes
+// nothing. It retries temporary errors until the deadline.
 func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline time.Time) (plan.Object, error) {
 	pause := 100 * time.Millisecond
 	for conflicts := 0; ; there = nil { // a retry reads the live object again
@@ -162,7 +162,7 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline ti
 		if !soon(err) || time.Now().After(deadline) || ctx.Err() != nil {
 			return o, err
 		}
-		l.mapper.Reset() // a kind may have been defined a moment ago
+		l.mapper.Reset() // the kind may have been defined a moment ago
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -171,15 +171,14 @@ func (l *Live) applyOne(ctx context.Context, d Desired, there *seen, deadline ti
 	}
 }
 
-// soon reports whether an error may pass by itself: the cluster starts, or a
-// controller has not done its part yet.
+// soon reports whether an error may be temporary, because the cluster is starting or a controller has not acted yet.
 func soon(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, new(foreignError)) {
 		return false
 	}
 	if !errors.As(err, &status) {
-		return true // the connection, or a kind that is not served yet
+		return true // a connection error, or a kind that is not served yet
 	}
 	return apierrors.IsNotFound(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsTooManyRequests(err) ||
@@ -190,7 +189,7 @@ func soon(err error) bool {
 			(strings.Contains(err.Error(), "service account") || strings.Contains(err.Error(), "not yet"))
 }
 
-// prune deletes an object that is still ours.
+// prune deletes an object if it still belongs to clusterctl.
 func (l *Live) prune(ctx context.Context, o state.Object, there *seen) (bool, error) {
 	live, err := there.get(ctx, l, o)
 	if err != nil || live == nil || others(live) != "" || live.GetDeletionTimestamp() != nil {

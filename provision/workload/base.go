@@ -17,8 +17,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// base is what the cluster's own daemons need to be there besides what the API server
-// makes by itself.
+// base returns the objects that the cluster's own daemons need and that the API server does not create.
 func base(c *config.Cluster) ([]Desired, error) {
 	typed := []any{dnsService(c)}
 	if c.Ingress != nil {
@@ -58,9 +57,9 @@ func base(c *config.Cluster) ([]Desired, error) {
 		switch kind := d.Object.GetKind(); {
 		case kind == "Node",
 			kind == "CustomResourceDefinition":
-			// a node leaves with its machine; with a definition, all its objects would go
+			// A Node is deleted with its machine. Deleting a definition would delete all its objects.
 			d.Keep = true
-		case isInventory(d.reference()): // machines leave it one by one
+		case isInventory(d.reference()): // machines are removed from it one by one
 			d.Keep = true
 		}
 		list = append(list, d)
@@ -68,13 +67,13 @@ func base(c *config.Cluster) ([]Desired, error) {
 	return list, nil
 }
 
-// isInventory reports whether an object is what tells the cluster of its machines.
+// isInventory reports whether an object is the cluster's inventory of machines.
 func isInventory(o state.Object) bool {
 	return o.Kind == "ConfigMap" && o.Namespace == metav1.NamespaceSystem && o.Name == inventory.Name
 }
 
-// pools says which addresses there are for services of type LoadBalancer, also that there are none any more: from a
-// ConfigMap that is missing nothing follows for services.
+// pools returns the ConfigMap of addresses for services of type LoadBalancer. It is applied even without pools, because
+// daemons do nothing to services if the ConfigMap is missing.
 func pools(c *config.Cluster) (any, error) {
 	var list []daemons.Pool
 	for _, p := range c.Pools {
@@ -114,7 +113,7 @@ const (
 	ingressController = "clusterctl.local/ingress"
 )
 
-// ingressService has no selector: each proxy is an endpoint of it by itself.
+// ingressService returns a Service without a selector. Each proxy adds itself as an endpoint.
 func ingressService(c *config.Cluster) any {
 	cfg := daemons.DefaultIngress()
 	c.Ingress.Settings.Over(&cfg)
@@ -145,7 +144,7 @@ func ingressClass(c *config.Cluster) any {
 	}
 }
 
-// nodeLabels are a node's labels as declared, among them those that it may not give itself.
+// nodeLabels returns a Node with the declared labels, including those that a node may not set on itself.
 func nodeLabels(m config.Machine) any {
 	labels := maps.Clone(m.Labels)
 	if labels == nil {

@@ -1,8 +1,7 @@
-// Package workload reconciles what is declared to run with the live cluster: workloads,
-// objects and manifests, and the few objects that the cluster's own daemons need.
-// It speaks server-side apply, so that every field has one owner; it prunes what it once
-// applied and is no longer declared, and waits until what it applied works. Machines are
-// not its business, but for draining and forgetting a node.
+// Package workload reconciles the declared workloads, objects and manifests, and the objects that the cluster's own
+// daemons need, with the live cluster. It uses server-side apply, so that every field has one owner. It prunes objects
+// that it once applied and that are no longer declared, and waits until applied objects are healthy. It also drains and
+// deletes nodes.
 package workload
 
 import (
@@ -19,23 +18,22 @@ import (
 	"clusterctl/provision/run"
 )
 
-// Manager is the field manager of everything that is applied.
+// Manager is the field manager of all applied objects.
 const Manager = "clusterctl"
 
-// Live is a cluster's API.
+// Live is a client of a cluster's API.
 type Live struct {
 	rest    *rest.Config
 	dynamic dynamic.Interface
 	served  *discovery.Client
 	mapper  meta.ResettableRESTMapper
 
-	settled settled // what was compared, and is as declared
+	settled settled // objects that were compared and need no dry run
 }
 
 var _ run.Cluster = (*Live)(nil)
 
-// Connect prepares to speak with the first of the servers (host:port) that answers.
-// Nothing is sent yet.
+// Connect returns a client that connects to the first of the servers (host:port) that answers. It sends nothing yet.
 func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("no machine has the control-plane role")
@@ -49,7 +47,7 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 			KeyData:    pair.Key,
 		},
 		QPS: -1, UserAgent: "clusterctl",
-		// A request that hangs is given up; watches are not used here.
+		// Requests that hang time out. There are no watches.
 		Timeout: 30 * time.Second,
 	}
 	cfg.WarningHandler = rest.NoWarnings{}
@@ -79,5 +77,5 @@ func Connect(servers []string, ca []byte, pair certs.Pair) (*Live, error) {
 	return l, nil
 }
 
-// REST returns how the API is reached, for other clients.
+// REST returns a copy of the client configuration, for other clients.
 func (l *Live) REST() *rest.Config { return rest.CopyConfig(l.rest) }

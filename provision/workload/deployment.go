@@ -18,7 +18,7 @@ import (
 // the Deployment replace the pods.
 const configDigest = "clusterctl/config-digest"
 
-// ofWorkload turns the short form into the objects that it stands for.
+// ofWorkload returns the Kubernetes objects of a workload block.
 func ofWorkload(w config.Workload) ([]Desired, error) {
 	own := map[string]string{NameLabel: w.Name}
 	labels := maps.Clone(own)
@@ -37,7 +37,7 @@ func ofWorkload(w config.Workload) ([]Desired, error) {
 			ObjectMeta: meta, Data: w.Config}); err != nil {
 			return nil, err
 		}
-		// Pods are made anew when what they were configured with changes.
+		// Pods are replaced when their configuration changes.
 		template.Annotations[configDigest] = digest(w.Config)
 	}
 	replicas := int32(w.Replicas)

@@ -16,24 +16,24 @@ import (
 	"clusterctl/provision/state"
 )
 
-// ManagedBy marks what was applied from here; only that is pruned.
+// Labels of applied objects. ManagedByLabel marks objects that clusterctl has applied.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	NameLabel      = "app.kubernetes.io/name"
 )
 
-// Desired is an object as declared.
+// Desired is a declared object.
 type Desired struct {
 	Address string
-	Block   string // address of its block as depends_on names it
+	Block   string // address of its block, as used in depends_on
 	Object  *unstructured.Unstructured
-	Source  config.Source // of its block, zero for what the cluster itself needs
-	Keep    bool          // never pruned: others may depend on it
-	Known   bool          // may be applied over an object that is there and was not applied from here
-	After   []string      // addresses of what must work before: depends_on
-	Wave    int           // what is in a later one is applied when all before works
+	Source  config.Source // source of its block; zero for objects of the cluster itself
+	Keep    bool          // never pruned, because other objects may depend on it
+	Known   bool          // may be applied over an existing object that clusterctl has not applied
+	After   []string      // addresses in depends_on, whose objects must be healthy first
+	Wave    int           // objects of a later wave are applied when all earlier ones are healthy
 
-	Protected bool // not to be removed, whatever is declared later
+	Protected bool // may not be deleted later, even if it is no longer declared
 	Ignored   config.Ignored
 	version   string // resourceVersion of the live object that ignored fields were copied from; "" means none
 }
@@ -49,7 +49,7 @@ func (d Desired) reference() state.Object {
 	}
 }
 
-// Objects returns everything that is to be there, in the order in which it is applied.
+// Objects returns all objects of a configuration, in the order in which they are applied.
 func Objects(c *config.Cluster) ([]Desired, error) {
 	list, err := base(c)
 	if err != nil {
@@ -119,7 +119,7 @@ func Made(w config.Workload) (list []map[string]any, err error) {
 	return list, err
 }
 
-// wanted are the namespaces that objects need and that are not there from the start.
+// wanted returns the namespaces that objects need and that do not always exist.
 func wanted(list []Desired) []string {
 	found := map[string]bool{}
 	for _, d := range list {
@@ -132,7 +132,7 @@ func wanted(list []Desired) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// rank puts first what others need.
+// rank orders kinds so that objects that others need come first.
 func rank(kind string) int {
 	order := []string{
 		"Namespace",
@@ -153,7 +153,7 @@ func rank(kind string) int {
 	return len(order)
 }
 
-// toObject turns a typed object into the fields that it sets.
+// toObject converts a typed object to an unstructured one with only the fields that it sets.
 func toObject(address string, typed any) (Desired, error) {
 	text, err := json.Marshal(typed)
 	if err != nil {
@@ -171,7 +171,7 @@ func toObject(address string, typed any) (Desired, error) {
 	}, nil
 }
 
-// prune takes out what typed structs write for fields that nobody set.
+// prune removes fields that typed structs encode although they are not set.
 func prune(v map[string]any) {
 	for k, e := range v {
 		switch e := e.(type) {
@@ -194,7 +194,7 @@ func prune(v map[string]any) {
 	}
 }
 
-// jsonNumbers turns whole numbers into int64, as API machinery wants them.
+// jsonNumbers converts whole numbers to int64, as the API machinery requires.
 func jsonNumbers(v any) any {
 	switch v := v.(type) {
 	case float64:

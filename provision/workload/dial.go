@@ -14,17 +14,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// servers are the API servers of a cluster, any of which will do. That one accepts a connection says
-// little: the kernel accepts for a process that hangs.
+// servers are the API servers of a cluster, of which any will do. An accepted TCP connection does not prove that a
+// server works, because the kernel also accepts for a process that hangs.
 type servers struct {
 	list []string // host:port
 	tls  *tls.Config
-	last atomic.Int64 // the one that answered last
+	last atomic.Int64 // index of the server that answered last
 }
 
-// A server that is gone should cost little, a slow one should not be given up: the next is tried after a
-// head start, and whichever greets first is taken. A connection on which nothing comes is asked
-// whether the other end is there, and given up when it is not.
+// A dead server should cost little time, and a slow one should not be given up. The next server is tried after
+// headStart, and the first one that completes the TLS handshake is used. A connection without traffic is checked with a
+// ping and closed if there is no answer.
 const (
 	headStart   = 500 * time.Millisecond
 	dialTimeout = 10 * time.Second
@@ -32,14 +32,14 @@ const (
 	answering   = 3 * time.Second
 )
 
-// reach makes cfg speak with whichever of the servers answers.
+// reach makes cfg connect to whichever of the servers answers.
 func reach(cfg *rest.Config, list []string) error {
 	verify, err := rest.TLSConfigFor(cfg)
 	if err != nil {
 		return err
 	}
 	verify.NextProtos = []string{"h2", "http/1.1"}
-	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
+	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport contains it
 	s := &servers{list: list, tls: verify}
 	cfg.Transport = &http.Transport{
 		DialTLSContext: s.dial, TLSClientConfig: verify, ForceAttemptHTTP2: true,
@@ -49,7 +49,8 @@ func reach(cfg *rest.Config, list []string) error {
 	return nil
 }
 
-// dial returns a connection to the first server that greets, beginning with the one that did last.
+// dial returns a connection to the first server that completes the handshake. It starts with the server that answered
+// last.
 func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	type greeting struct {
 		server int
@@ -68,7 +69,7 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 			case greetings <- greeting{server, conn, err}:
 			case <-ctx.Done():
 				if conn != nil {
-					_ = conn.Close() // another was faster
+					_ = conn.Close() // another server was faster
 				}
 			}
 		})
@@ -101,7 +102,7 @@ func (s *servers) dial(ctx context.Context, network, _ string) (net.Conn, error)
 	return nil, errors.Join(errs...)
 }
 
-// greet connects to one server and verifies it.
+// greet connects to one server and completes the TLS handshake.
 func (s *servers) greet(ctx context.Context, network, server string) (net.Conn, error) {
 	plain, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, server)
 	if err != nil {

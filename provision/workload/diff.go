@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Diff returns a line for every field that differs, "path: old → new". What the
-// server keeps for itself is left out, and secrets are not shown.
+// Diff returns a line for every field that differs, as "path: old → new". It leaves out fields that the server
+// maintains, and hides secrets.
 func Diff(before, after *unstructured.Unstructured) []string {
 	a, b := before.DeepCopy().Object, after.DeepCopy().Object
 	for _, o := range []map[string]any{a, b} {
@@ -71,7 +71,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// label names an element of a list by its name where it has one.
+// label returns the name of a list element, or its index if it has no name.
 func label(v any, i int) string {
 	if m, ok := v.(map[string]any); ok {
 		if name, ok := m["name"].(string); ok {
@@ -82,11 +82,11 @@ func label(v any, i int) string {
 }
 
 const (
-	mostShown   = 120 // bytes of a value
-	shownBefore = 40  // of what two long values have in common before they differ
+	mostShown   = 120 // maximum bytes of a value
+	shownBefore = 40  // bytes of the common beginning of two long values
 )
 
-// showChange shows two values that differ. Of long ones it shows the part where they begin to differ.
+// showChange formats two different values. Of long values it shows the part where they begin to differ.
 func showChange(old, new any) (string, string) {
 	before, after := show(old), show(new)
 	from := 0
@@ -99,7 +99,7 @@ func showChange(old, new any) (string, string) {
 	return cut(before, from), cut(after, from)
 }
 
-// cut returns what there is to see of a text from a place on.
+// cut shortens a text that is shown from a position on.
 func cut(text string, from int) string {
 	begin, end := "", ""
 	if from > 0 {

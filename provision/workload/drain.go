@@ -27,10 +27,10 @@ var (
 	endpointSlices = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
 )
 
-// unmounting is how long a kubelet gets to let go of pods whose containers have all ended.
+// unmounting is how long a kubelet may take to clean up pods whose containers have all ended.
 const unmounting = time.Minute
 
-// Cordoned reports whether a node takes no new pods; one that is not there takes none, but not for that.
+// Cordoned reports whether a node is unschedulable. It returns false if the node does not exist.
 func (l *Live) Cordoned(ctx context.Context, node string) (bool, error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -43,7 +43,7 @@ func (l *Live) Cordoned(ctx context.Context, node string) (bool, error) {
 	return cordoned, nil
 }
 
-// Cordon has a node take no new pods.
+// Cordon makes a node unschedulable.
 func (l *Live) Cordon(ctx context.Context, node string) error {
 	err := l.schedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
@@ -55,7 +55,7 @@ func (l *Live) Cordon(ctx context.Context, node string) error {
 	return nil
 }
 
-// Uncordon has a node take pods again.
+// Uncordon makes a node schedulable again.
 func (l *Live) Uncordon(ctx context.Context, node string) error {
 	err := l.schedulable(ctx, node, "null")
 	if apierrors.IsNotFound(err) {
@@ -70,9 +70,9 @@ func (l *Live) schedulable(ctx context.Context, node, unschedulable string) erro
 	return err
 }
 
-// Drain keeps new pods from a node and evicts those that are there, as fast as their disruption
-// budgets let it. Pods of daemon sets and static pods stay, as with kubectl drain. A pod has
-// gone when its object has: the kubelet says that it has ended before it unmounts its volumes.
+// Drain cordons a node and evicts its pods as fast as their disruption budgets allow. Pods of daemon sets and static
+// pods stay, as with kubectl drain. A pod counts as gone when its object is gone, because the kubelet reports its end
+// before it unmounts its volumes.
 func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 	err := l.schedulable(ctx, node, "true")
 	if apierrors.IsNotFound(err) {
@@ -83,7 +83,7 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 	}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	var since time.Time // no pod runs any more
+	var since time.Time // since when no pod has been running
 	said := ""
 	for {
 		left, err := l.evict(ctx, node)
@@ -104,7 +104,7 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) > unmounting:
-			return nil // what is still mounted is unmounted when the machine is cleaned
+			return nil // the rest is unmounted when the machine is cleaned
 		}
 		if text := plan.Number(left.running+left.ended, "pod") + " to go: " + left.reason; text != said {
 			said = text
@@ -118,22 +118,22 @@ func (l *Live) Drain(ctx context.Context, node string, say func(string)) error {
 	}
 }
 
-// silent reports whether a node is not there any more, or has not been heard of for as long as the controllers wait.
+// silent reports whether a node no longer exists, or is no longer ready for lack of a heartbeat.
 func (l *Live) silent(ctx context.Context, node string) (bool, error) {
 	ready, err := l.Nodes(ctx)
 	is, there := ready[node]
 	return !there || is == string(corev1.ConditionUnknown), err
 }
 
-// left are a node's pods that do not stay.
+// left counts a node's pods that must go.
 type left struct {
 	running int
-	ending  int // of those, how many have been told to go
-	ended   int // and are still being cleaned up
+	ending  int // those of running that are being deleted
+	ended   int // ended, but not cleaned up yet
 	reason  string
 }
 
-// evict asks every pod that can go to go, and returns what is left.
+// evict evicts every pod that may go, and returns what is left.
 func (l *Live) evict(ctx context.Context, node string) (left, error) {
 	list, err := l.dynamic.Resource(pods).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
@@ -166,7 +166,7 @@ func (l *Live) evict(ctx context.Context, node string) (left, error) {
 			Create(ctx, &unstructured.Unstructured{Object: eviction}, metav1.CreateOptions{}, "eviction")
 		switch {
 		case apierrors.IsTooManyRequests(err):
-			now.reason = err.Error() // a budget says: not now
+			now.reason = err.Error() // a disruption budget does not allow it yet
 		case err != nil && !apierrors.IsNotFound(err):
 			return now, fmt.Errorf("evict %s: %w", fullName(item.GetNamespace(), item.GetName()), err)
 		}
@@ -174,10 +174,10 @@ func (l *Live) evict(ctx context.Context, node string) (left, error) {
 	return now, nil
 }
 
-// longestGrace is how long a pod's end may take while its node is drained.
+// longestGrace is the longest grace period in seconds of a pod while its node is drained.
 const longestGrace = 120
 
-// grace is what the pod itself asks for, nil, unless that is too long to wait for.
+// grace returns nil to keep the pod's own grace period, or longestGrace if that is shorter.
 func grace(pod *unstructured.Unstructured) *int64 {
 	own, _, _ := unstructured.NestedInt64(pod.Object, "spec", "terminationGracePeriodSeconds")
 	if own <= longestGrace {
@@ -204,8 +204,7 @@ func finished(pod *unstructured.Unstructured) bool {
 	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
 }
 
-// Forget deletes a machine's objects: its node, with which its pods go, and the
-// endpoint of its name server.
+// Forget deletes a machine's Node, with which its pods are deleted, and the endpoint of its name server.
 func (l *Live) Forget(ctx context.Context, node string) error {
 	err := l.dynamic.Resource(endpointSlices).
 		Namespace("kube-system").
@@ -220,10 +219,9 @@ func (l *Live) Forget(ctx context.Context, node string) error {
 	return err
 }
 
-// ForgetFormer deletes what there is of a node whose provider ID is one of the inventory's and another than its machine
-// has now: the machine that it stands for is not there any more, nor is what ran on it. The cluster's inventory knows
-// the machine afterwards, so that the Node that comes gets its provider ID and not the former's. It reports whether
-// there was one.
+// ForgetFormer deletes a Node whose provider ID comes from the inventory and is not that of the present machine. That
+// former machine no longer exists, and neither do its pods. It then updates the machine in the cluster's inventory, so
+// that its new Node gets the new provider ID. It reports whether there was such a Node.
 func (l *Live) ForgetFormer(ctx context.Context, node string, now inventory.Machine) (forgot bool, err error) {
 	live, err := l.dynamic.Resource(nodes).Get(ctx, node, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

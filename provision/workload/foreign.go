@@ -12,11 +12,11 @@ import (
 	"clusterctl/provision/state"
 )
 
-// components make objects of their own accord, which people declare to change something about them: a namespace's
-// default account, say.
+// components are the managers of objects that the cluster creates by itself. Users may declare such objects in order to
+// change them, for example a namespace's default service account.
 var components = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "metrics-server"}
 
-// foreignError is that an object is there, and is somebody else's.
+// foreignError reports that an object exists and belongs to someone else.
 type foreignError struct{ address, by string }
 
 func (e foreignError) Error() string {
@@ -28,7 +28,7 @@ func (e foreignError) Error() string {
 	)
 }
 
-// plain is an address that needs no quotes in a configuration.
+// plain matches an address that needs no quotes in a configuration.
 var plain = regexp.MustCompile(`^[a-z]+\.[A-Za-z0-9_-]+$`)
 
 func quoted(address string) string {
@@ -38,8 +38,8 @@ func quoted(address string) string {
 	return strconv.Quote(address)
 }
 
-// known marks what may be applied over what is there: what was applied from here before, and what an import block is
-// about.
+// known sets Known for objects that may be applied over existing ones: those that were applied before, and those with
+// an import block.
 func known(desired []Desired, c *config.Cluster, before []state.Object) {
 	applied := map[state.Object]bool{}
 	for _, o := range before {
@@ -55,7 +55,7 @@ func known(desired []Desired, c *config.Cluster, before []state.Object) {
 	}
 }
 
-// maker says who made an object that is there, when that is somebody else than this program and the cluster itself.
+// maker returns who created an existing object, or "" if clusterctl or the cluster itself created it.
 func maker(live *unstructured.Unstructured) string {
 	for _, f := range live.GetManagedFields() {
 		if slices.Contains(components, f.Manager) && f.Subresource == "" {

@@ -18,7 +18,7 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// definitions has gateway-api.yaml.gz, which the build puts there.
+// definitions contains gateway-api.yaml.gz, which the build creates.
 //
 //go:embed definitions
 var definitions embed.FS
@@ -31,15 +31,15 @@ const gatewayAddresses = "kube-ingress:gateway-addresses"
 // ingressUsers is the group of the ingress proxies' users, and the user that all of them shared in former releases.
 const ingressUsers = "system:kube-ingress"
 
-// gatewayAPI is what Gateways need to be there: their kinds and a class, and the right to make services where they have
-// addresses by those. The definitions are all applied before what is of their kinds, since those of a cluster have no
-// block that could depend on others.
+// gatewayAPI returns what Gateways need: their kinds, a class, and the right to create services if those provide their
+// addresses. The definitions are all applied before objects of their kinds. The cluster's own objects have no blocks,
+// so depends_on cannot order them.
 func gatewayAPI(c *config.Cluster) (list []any, err error) {
 	cfg := daemons.DefaultIngress()
 	c.Ingress.Settings.Over(&cfg)
 	if cfg.GatewayAddresses == daemons.OfLoadBalancer {
 		subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: ingressUsers}}
-		if c.FormerUsers { // until DropFormerRights
+		if c.FormerUsers { // until DropFormerRights deletes the bindings
 			subjects = append(
 				subjects,
 				rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ingressUsers},

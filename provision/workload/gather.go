@@ -19,14 +19,14 @@ import (
 
 const (
 	gatherPage    = 500
-	gatherMost    = 4 << 20 // bytes of one kind
+	gatherMost    = 4 << 20 // maximum bytes of one kind
 	gatherTimeout = 20 * time.Second
 	gatherAtOnce  = 6
 )
 
-// Gather returns all objects for a support bundle, a file for each kind. Of secrets
-// and config maps there are the names of their fields alone, and known values are hidden. A kind
-// that cannot be listed says so in its file, and problems name it, together with those that have the same reason.
+// Gather returns all objects for a support bundle, in one file per kind. Of secrets and config maps it returns only the
+// names and sizes of fields, and it hides known secret values. If a kind cannot be listed, its file contains the error,
+// and problems names the kinds by reason.
 func (l *Live) Gather(ctx context.Context, known *support.Known) (files []support.File, problems []string, err error) {
 	listed, problems, err := l.listed()
 	if err != nil {
@@ -46,7 +46,7 @@ type listedKind struct {
 	kind     string
 }
 
-// listed are all of them; events are the core group's alone.
+// listed returns all kinds that can be listed. Events are listed only in the core group.
 func (l *Live) listed() (kinds []listedKind, problems []string, err error) {
 	lists, err := l.served.ServerPreferredResources()
 	if err != nil && len(lists) == 0 {
@@ -69,7 +69,7 @@ func (l *Live) listed() (kinds []listedKind, problems []string, err error) {
 	return kinds, problems, nil
 }
 
-// gatherAll lists kinds, a few at a time.
+// gatherAll lists kinds, gatherAtOnce at a time.
 func (l *Live) gatherAll(
 	ctx context.Context,
 	kinds []schema.GroupVersionResource,
@@ -85,11 +85,11 @@ func (l *Live) gatherAll(
 			return nil
 		})
 	}
-	_ = g.Wait() // none returns an error: what cannot be listed does not stop the others
+	_ = g.Wait() // never an error: a kind that cannot be listed does not stop the others
 	return files, unlisted(kinds, failed)
 }
 
-// gather lists a kind. Its file is there also with an error, with what was read until then.
+// gather lists a kind. After an error it returns what was read so far.
 func (l *Live) gather(
 	ctx context.Context,
 	kind schema.GroupVersionResource,
@@ -130,11 +130,11 @@ func (l *Live) gather(
 	return support.File{Name: kind.GroupResource().String() + ".yaml", Content: []byte(text.String())}, failed
 }
 
-// strip takes out what is secret, and what only fills pages.
+// strip removes secrets and verbose fields.
 func strip(o *unstructured.Unstructured) {
 	o.SetManagedFields(nil)
 	annotations := o.GetAnnotations()
-	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration") // has a secret's data too
+	delete(annotations, "kubectl.kubernetes.io/last-applied-configuration") // it also contains a secret's data
 	o.SetAnnotations(annotations)
 	if kind := o.GetKind(); kind != "Secret" && kind != "ConfigMap" {
 		return

@@ -2,15 +2,14 @@ package workload
 
 import "strings"
 
-// goingError says that an object is declared and that the one there is being deleted: what waits until it is gone makes
-// it anew.
+// goingError reports that a declared object exists but is being deleted. It can be created again once it is gone.
 type goingError struct{ finalizers []string }
 
 func (e goingError) Error() string {
 	return "the one that is there is being deleted" + waitsFor(e.finalizers)
 }
 
-// waitsFor says what keeps an object that is being deleted.
+// waitsFor describes what delays the deletion of an object.
 func waitsFor(finalizers []string) string {
 	if len(finalizers) == 0 {
 		return ""

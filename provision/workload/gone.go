@@ -8,7 +8,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Gone returns the objects that are not there.
+// Gone returns the objects that do not exist.
 func (l *Live) Gone(ctx context.Context, list []state.Object) (gone []state.Object, err error) {
 	for _, o := range list {
 		live, err := l.get(ctx, o)
@@ -22,11 +22,11 @@ func (l *Live) Gone(ctx context.Context, list []state.Object) (gone []state.Obje
 	return gone, nil
 }
 
-// goneTimeout is how long deleted objects may take to go.
+// goneTimeout is how long the deletion of objects may take.
 const goneTimeout = 2 * time.Minute
 
-// Delete deletes objects that are still ours, and waits until they are gone, so that they can be
-// made anew.
+// Delete deletes objects that still belong to clusterctl, and waits until they are gone, so that they can be created
+// again.
 func (l *Live) Delete(ctx context.Context, list []state.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, goneTimeout)
 	defer cancel()

@@ -15,24 +15,26 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Lists take the place of single reads where so many objects are of one kind and in one namespace.
+// listFrom is the number of objects of one kind and namespace from which they are listed instead of read one by one.
+// listPage is the size of a page.
 const (
 	listFrom = 8
 	listPage = 500
 )
 
-// place is what one list is about.
+// place identifies what one list contains.
 type place struct{ apiVersion, kind, namespace string }
 
 func placeOf(o state.Object) place { return place{o.APIVersion, o.Kind, o.Namespace} }
 
-// seen is what lists have found. What is not in it, and not of a place that was listed whole, is asked for.
+// seen holds the results of lists. Objects that are not in it are read individually, unless their place was listed
+// completely.
 type seen struct {
 	objects map[state.Object]*unstructured.Unstructured
 	whole   map[place]bool
 }
 
-// look lists what is there of the objects, as far as lists are cheaper than reading one after the other.
+// look lists the objects of places where a list is cheaper than single reads.
 func (l *Live) look(ctx context.Context, objects []state.Object) (*seen, error) {
 	count := map[place]int{}
 	for _, o := range objects {
@@ -61,8 +63,8 @@ func (l *Live) look(ctx context.Context, objects []state.Object) (*seen, error) 
 	return found, g.Wait()
 }
 
-// list lists all objects of a place, or, when these are many more than n, those with our label: somebody may have taken
-// that away.
+// list lists all objects of a place, or, if these are many more than n, those with clusterctl's label. The latter is
+// not complete, because the label may have been removed.
 func (l *Live) list(ctx context.Context, p place, n int) (items []unstructured.Unstructured, whole bool, err error) {
 	client, err := l.client(schema.FromAPIVersionAndKind(p.apiVersion, p.kind), p.namespace)
 	if meta.IsNoMatchError(err) {
@@ -86,13 +88,13 @@ func (l *Live) list(ctx context.Context, p place, n int) (items []unstructured.U
 			return items, false, nil
 		}
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsResourceExpired(err) { // what is left is asked for one by one
+	if apierrors.IsNotFound(err) || apierrors.IsResourceExpired(err) { // the remaining objects are read one by one
 		return items, false, nil
 	}
 	return nil, false, fmt.Errorf("list objects of kind %s: %w", p.kind, err)
 }
 
-// get returns an object that look has found, or asks for it.
+// get returns an object that look has found, or reads it.
 func (s *seen) get(ctx context.Context, l *Live, o state.Object) (*unstructured.Unstructured, error) {
 	if s == nil {
 		return l.get(ctx, o)
@@ -103,7 +105,7 @@ func (s *seen) get(ctx context.Context, l *Live, o state.Object) (*unstructured.
 	return l.get(ctx, o)
 }
 
-// references are those of all that is desired.
+// references returns the references of desired objects.
 func references(desired []Desired) []state.Object {
 	list := make([]state.Object, len(desired))
 	for i, d := range desired {

@@ -14,11 +14,11 @@ import (
 	"clusterctl/provision/packet"
 )
 
-// packetPage is how many objects one answer has.
+// packetPage is the number of objects in one page of a list.
 const packetPage = 500
 
-// Packets reads what the API says of those that packets are between. What cannot be listed is an error: a policy that
-// is not known would be taken for one that is not there.
+// Packets reads the API objects that affect packets. A kind that cannot be listed is an error: an unknown policy must
+// not count as absent.
 func (l *Live) Packets(ctx context.Context) (*packet.Cluster, error) {
 	c := &packet.Cluster{}
 	for _, err := range []error{

@@ -6,7 +6,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Read returns an object as the cluster has it, nil when there is none.
+// Read returns a live object, or nil if there is none.
 func (l *Live) Read(ctx context.Context, apiVersion, kind, namespace, name string) (map[string]any, error) {
 	live, err := l.get(
 		ctx,

@@ -19,7 +19,7 @@ import (
 	"clusterctl/provision/run"
 )
 
-// dryRun has the API do everything about applying an object but keep it.
+// dryRun applies an object in a dry run.
 func (l *Live) dryRun(ctx context.Context, d Desired) (*unstructured.Unstructured, error) {
 	client, err := l.client(d.Object.GroupVersionKind(), d.Object.GetNamespace())
 	if err != nil {
@@ -28,7 +28,7 @@ func (l *Live) dryRun(ctx context.Context, d Desired) (*unstructured.Unstructure
 	return l.write(ctx, client, d, metav1.DryRunAll)
 }
 
-// write applies an object. Its errors are marked as those of a write.
+// write applies an object. It wraps errors in writeError.
 func (l *Live) write(
 	ctx context.Context,
 	client dynamic.ResourceInterface,
@@ -49,16 +49,16 @@ func (l *Live) write(
 	return result, nil
 }
 
-// writeError is an error of a write, and says no more than it.
+// writeError is the error of a write. Its text is that of the wrapped error.
 type writeError struct{ error }
 
 func (e writeError) Unwrap() []error { return []error{e.error, errWrite} }
 
-// try compares an object, and has one that is not there made in a dry run.
+// try compares an object. If the object does not exist, try also creates it in a dry run.
 func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, error) {
 	o, err := l.compare(ctx, &d, there)
 	if errors.As(err, new(goingError)) {
-		return o, nil // the one that will be there cannot be tried before this one is gone
+		return o, nil // the new object cannot be tried before the present one is gone
 	}
 	if err == nil && o.Action == plan.Create {
 		_, err = l.dryRun(ctx, d)
@@ -66,12 +66,11 @@ func (l *Live) try(ctx context.Context, d Desired, there *seen) (plan.Object, er
 	return o, err
 }
 
-// errWrite marks what the API said to a write, in a dry run or not, rather than to a read.
+// errWrite marks errors of writes, including dry runs, as opposed to reads.
 var errWrite = errors.New("write")
 
-// refuses reports whether an error is the API's word on an object, rather than on how the API itself is. That a write
-// fails with 5xx where the object could be read just before is the object's own trouble: a webhook that is asked about
-// it does not answer.
+// refuses reports whether an error concerns the object and not the state of the API. A 5xx error of a write counts as
+// refusal, because the object could be read just before: the cause is probably a webhook that does not answer.
 func refuses(err error) bool {
 	if meta.IsNoMatchError(err) || errors.As(err, new(foreignError)) {
 		return true
@@ -88,15 +87,15 @@ func refuses(err error) bool {
 	}
 }
 
-// found is a refusal, and which of the declared objects it is about.
+// found is a refusal with the index of the declared object.
 type found struct {
 	run.Refusal
 	at int
 }
 
-// refusals are the errors that the plan itself does not settle.
+// refusals returns the errors that the plan itself does not resolve.
 func refusals(desired []Desired, entries []plan.Object, failed []error) (list []found) {
-	changing := map[key]bool{} // what the same plan makes or changes
+	changing := map[key]bool{} // objects that the same plan creates or changes
 	kinds := map[schema.GroupKind]bool{}
 	for i, d := range desired {
 		if entries[i].Action == plan.None || failed[i] != nil {
@@ -143,8 +142,8 @@ func said(list []found) (r run.Refused) {
 
 type key struct{ kind, namespace, name string }
 
-// awaits reports whether an object is refused only for what the plan makes before it: its
-// namespace, or its pod's account or priority.
+// awaits reports whether an object is refused only because the plan creates its namespace, or its pod's service account
+// or priority class, before it.
 func awaits(d Desired, err error, changing map[key]bool) bool {
 	if apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return changing[key{"Namespace", "", d.Object.GetNamespace()}]
@@ -153,7 +152,7 @@ func awaits(d Desired, err error, changing map[key]bool) bool {
 		return false
 	}
 	account, _, _ := unstructured.NestedString(d.Object.Object, "spec", "serviceAccountName")
-	if account == "" && soon(err) { // a namespace's own account comes a moment after it
+	if account == "" && soon(err) { // a namespace's default account is created a moment after it
 		return true
 	}
 	priority, _, _ := unstructured.NestedString(d.Object.Object, "spec", "priorityClassName")
@@ -161,7 +160,7 @@ func awaits(d Desired, err error, changing map[key]bool) bool {
 		changing[key{"PriorityClass", "", priority}]
 }
 
-// those are the objects of a list that refusals are about.
+// those returns the objects that refusals apply to.
 func those(desired []Desired, list []run.Refusal) (about []Desired) {
 	for _, d := range desired {
 		if slices.ContainsFunc(list, func(r run.Refusal) bool {
@@ -174,9 +173,8 @@ func those(desired []Desired, list []run.Refusal) (about []Desired) {
 	return about
 }
 
-// retry tries once more what was refused before other objects were made and taken away: a service's node port was its
-// predecessor's, a webhook or a policy was not there yet. It returns what is refused still, which has been said
-// already.
+// retry applies refused objects again, because objects were created or deleted since: a node port may have become free,
+// or a webhook or policy may exist now. It returns what is still refused, which was reported before.
 func (l *Live) retry(
 	ctx context.Context,
 	refused []Desired,

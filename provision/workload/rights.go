@@ -86,7 +86,7 @@ func (l *Live) bindings() []dynamic.ResourceInterface {
 }
 
 // changeSubjects replaces the subjects of a binding with those that change returns. A binding that does not exist is
-// not created. A binding that somebody else changes meanwhile is an error of the reason Conflict.
+// not created. If another client changes the binding at the same time, the error has the reason Conflict.
 func changeSubjects(ctx context.Context, bindings dynamic.ResourceInterface, name string,
 	change func(o *unstructured.Unstructured, subjects []any) []any) error {
 	o, err := bindings.Get(ctx, name, metav1.GetOptions{})
@@ -96,7 +96,7 @@ func changeSubjects(ctx context.Context, bindings dynamic.ResourceInterface, nam
 	if err != nil {
 		return fmt.Errorf("read the binding %s: %w", name, err)
 	}
-	was, _, _ := unstructured.NestedSlice(o.Object, "subjects") // a copy
+	was, _, _ := unstructured.NestedSlice(o.Object, "subjects") // NestedSlice returns a copy
 	now := change(o, slices.Clone(was))
 	if len(now) == len(was) {
 		return nil

@@ -21,28 +21,27 @@ import (
 	"clusterctl/provision/state"
 )
 
-// settled is which objects were as declared when they were last looked at. One that is declared as it was, and has not
-// been written since, needs no dry run: nothing would come of it. Within one run that is all; a file carries it to the
-// next one, where the API may have changed meanwhile. So nothing is carried on where webhooks or policies have a say,
-// nor from one version of the API server to another, nor of kinds that are defined in the cluster. Secrets are left
-// out, of whose content not even a digest is kept.
+// settled caches which objects were as declared at their last comparison. An object needs no dry run if its declaration
+// and its live version are the same as then. A file keeps the results for the next run, in which the API may behave
+// differently. So nothing is kept if there are webhooks or admission policies, if the version of the API server
+// changes, and for kinds that are defined in the cluster. Secrets are left out, since not even a digest of their
+// content may be stored.
 type settled struct {
-	path    string                         // of the file; empty: nothing is carried on
-	version func() (git string, err error) // of the API server
+	path    string                         // path of the file; empty means that nothing is kept
+	version func() (git string, err error) // version of the API server
 
 	mu    sync.Mutex
-	at    map[state.Object]string // resource versions, of this run
-	api   string                  // the API as it was when the run began; empty: nothing is carried on
-	was   map[string]string       // digests, by the names of objects
+	at    map[state.Object]string // resource versions compared in this run
+	api   string                  // version of the API at the beginning of the run; empty means that nothing is kept
+	was   map[string]string       // digests from the file, by object
 	now   map[string]string
-	wrote bool // something was added to now
+	wrote bool // now has new entries
 }
 
-// Remember names the file that carries from one run to the next what needs no second look. Losing it costs time and
-// nothing else.
+// Remember sets the file that keeps the results for later runs. Losing the file only costs time.
 func (l *Live) Remember(path string) { l.settled.path = path }
 
-// open reads the file, and what of the API decides whether it holds.
+// open reads the file, and checks whether its content may be used.
 func (s *settled) open(ctx context.Context, l *Live) {
 	if s.path == "" || s.now != nil {
 		return
@@ -58,7 +57,7 @@ func (s *settled) open(ctx context.Context, l *Live) {
 	}
 }
 
-// interfering are kinds by which others change or refuse what is written.
+// interfering are the kinds of objects that can change or refuse writes.
 var interfering = []string{
 	"MutatingWebhookConfiguration",
 	"ValidatingWebhookConfiguration",
@@ -66,7 +65,7 @@ var interfering = []string{
 	"ValidatingAdmissionPolicyBinding",
 }
 
-// interfered reports whether others may have a say in what comes of a write, or whether that is not known.
+// interfered reports whether webhooks or policies may affect writes, or whether that is unknown.
 func (l *Live) interfered(ctx context.Context) bool {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, kind := range interfering {
@@ -80,7 +79,7 @@ func (l *Live) interfered(ctx context.Context) bool {
 			}
 			list, err := l.dynamic.Resource(mappings[0].Resource).
 				List(ctx, metav1.ListOptions{Limit: 1})
-				// all versions show the same objects
+				// Objects are the same in all versions.
 			if err == nil && len(list.Items) > 0 {
 				err = errInterfered
 			}
@@ -96,7 +95,7 @@ func versionOf(live *unstructured.Unstructured) string {
 	return string(live.GetUID()) + " " + live.GetResourceVersion()
 }
 
-// note is that an object is as declared.
+// note records that an object is as declared.
 func (s *settled) note(d Desired, live *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +106,7 @@ func (s *settled) note(d Desired, live *unstructured.Unstructured) {
 	s.carry(d, live)
 }
 
-// still reports whether an object is as it was when it was found to be as declared.
+// still reports whether an object has not changed since it was recorded.
 func (s *settled) still(d Desired, live *unstructured.Unstructured) bool {
 	if live.GetResourceVersion() == "" || live.GetUID() == "" {
 		return false
@@ -144,7 +143,8 @@ func nameOf(d Desired) string {
 	)
 }
 
-// digest is of what is declared, of what there is, and of the API; empty for what is not carried on.
+// digest returns a digest of the declaration, the live version and the API version, or "" for objects that must not be
+// kept.
 func (s *settled) digest(d Desired, live *unstructured.Unstructured) string {
 	if !scheme.Scheme().Recognizes(d.Object.GroupVersionKind()) || d.Object.GetKind() == "Secret" {
 		return ""
@@ -157,8 +157,8 @@ func (s *settled) digest(d Desired, live *unstructured.Unstructured) string {
 	return base64.RawStdEncoding.EncodeToString(sum[:18])
 }
 
-// save writes the file, when there is something new. What was not looked at this time is not forgotten: a run may be
-// about a part.
+// save writes the file if there are new entries. It keeps entries that were not compared, because a run may select only
+// some objects.
 func (s *settled) save() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *settled) save() {
 	if err != nil {
 		return
 	}
-	// What cannot be written is looked at again next time.
+	// An error is ignored; the objects are compared again next time.
 	f, err := os.CreateTemp(filepath.Dir(s.path), ".settled-*")
 	if err != nil {
 		return
@@ -193,5 +193,5 @@ func (s *settled) save() {
 	s.wrote = false
 }
 
-// mostSettled bounds the file, in which objects stay that are gone.
+// mostSettled limits the number of entries, which include deleted objects.
 const mostSettled = 100_000

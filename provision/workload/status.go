@@ -11,7 +11,7 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Node says what a node's Ready condition says, and the version of its kubelet; nothing when there is no such node.
+// Node returns the status of a node's Ready condition and the version of its kubelet, or "" if there is no such node.
 func (l *Live) Node(ctx context.Context, name string) (ready, kubelet string, err error) {
 	n, err := l.dynamic.Resource(nodes).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -34,7 +34,7 @@ func readyCondition(n *unstructured.Unstructured) string {
 	return "Unknown"
 }
 
-// Nodes returns for every node what its Ready condition says: True, False or Unknown.
+// Nodes returns the status of every node's Ready condition: True, False or Unknown.
 func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
 	list, err := l.dynamic.Resource(nodes).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -47,10 +47,10 @@ func (l *Live) Nodes(ctx context.Context) (map[string]string, error) {
 	return ready, nil
 }
 
-// podTrafficDropped is the condition by which kube-network reports packet rules of others.
+// podTrafficDropped is the condition with which kube-network reports that foreign packet rules drop pods' traffic.
 const podTrafficDropped = "PodTrafficDropped"
 
-// Dropped returns which packet rules of others drop what pods send and get, by the nodes that they are on.
+// Dropped returns the foreign packet rules that drop pods' traffic, by node.
 func (l *Live) Dropped(ctx context.Context) (map[string]string, error) {
 	list, err := l.dynamic.Resource(nodes).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Live) Dropped(ctx context.Context) (map[string]string, error) {
 	return dropped, nil
 }
 
-// Health says for every declared object with replicas what it waits for, "" when it is well.
+// Health returns for every declared object with replicas what it waits for, or "" if it is healthy.
 func (l *Live) Health(ctx context.Context, c *config.Cluster) (map[string]string, error) {
 	desired, err := Objects(c)
 	if err != nil {

@@ -14,20 +14,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Token is a bootstrap token: with it a machine that nobody knows yet asks for its node's certificate.
+// Token is a bootstrap token, with which a new machine requests its node's certificate.
 type Token struct {
 	ID          string    `json:"id"`
 	Secret      string    `json:"-"`
 	Description string    `json:"description,omitempty"`
-	Groups      []string  `json:"groups,omitempty"` // besides system:bootstrappers
-	Expires     time.Time `json:"expires,omitzero"` // zero: never
+	Groups      []string  `json:"groups,omitempty"` // in addition to system:bootstrappers
+	Expires     time.Time `json:"expires,omitzero"` // zero means never
 }
 
-// String is the token as it is written: whoever has it may use it.
+// String returns the token, which is a secret.
 func (t Token) String() string { return t.ID + "." + t.Secret }
 
-// NodeTokens is the group of tokens with which nodes join, kubeadm's: it may ask for nodes' certificates, which are
-// approved.
+// NodeTokens is the group of kubeadm's join tokens. Its members may request node certificates, which are approved
+// automatically.
 const NodeTokens = "system:bootstrappers:kubeadm:default-node-token"
 
 const tokenPrefix = "bootstrap-token-"
@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// joining are what lets nodes join by tokens, under kubeadm's names. They are made with the first token: a cluster that
-// hands none out has nobody who may ask.
+// joining are the bindings that allow nodes to join with tokens, with kubeadm's names. They are created with the first
+// token, so that a cluster without tokens grants nothing.
 var joining = []struct{ name, role, group string }{
 	{"kubeadm:kubelet-bootstrap", "system:node-bootstrapper", NodeTokens},
 	{
@@ -57,7 +57,7 @@ var joining = []struct{ name, role, group string }{
 	},
 }
 
-// CreateToken makes a token good.
+// CreateToken creates the token, and the bindings that it needs.
 func (l *Live) CreateToken(ctx context.Context, t Token) error {
 	for _, j := range joining {
 		binding := &unstructured.Unstructured{Object: map[string]any{
@@ -105,7 +105,7 @@ func (l *Live) CreateToken(ctx context.Context, t Token) error {
 	return nil
 }
 
-// Tokens returns those that there are, also those that have expired.
+// Tokens returns all tokens, including expired ones.
 func (l *Live) Tokens(ctx context.Context) (list []Token, err error) {
 	found, err := l.dynamic.Resource(secretsGVR).
 		Namespace(metav1.NamespaceSystem).
@@ -138,7 +138,7 @@ func (l *Live) Tokens(ctx context.Context) (list []Token, err error) {
 	return list, nil
 }
 
-// DeleteToken takes a token back.
+// DeleteToken deletes a token.
 func (l *Live) DeleteToken(ctx context.Context, id string) error {
 	if err := l.dynamic.Resource(secretsGVR).Namespace(metav1.NamespaceSystem).Delete(ctx, tokenPrefix+id,
 		metav1.DeleteOptions{}); err != nil {

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// namedMost is how many kinds are named where many have the same trouble.
+// namedMost is the maximum number of kinds that are named for one reason.
 const namedMost = 6
 
-// unlisted says which kinds could not be listed, a sentence for each reason.
+// unlisted describes the kinds that could not be listed, in one sentence for each reason.
 func unlisted(kinds []schema.GroupVersionResource, failed []error) (problems []string) {
 	var reasons []string
 	names, texts := map[string][]string{}, map[string]string{}
@@ -49,12 +49,12 @@ func unlisted(kinds []schema.GroupVersionResource, failed []error) (problems []s
 	return problems
 }
 
-// asked is what a client adds to a server's message: which kind it asked for.
+// asked matches the kind that the client adds to a server's message.
 var asked = regexp.MustCompile(` \((?:get|list) [^)]*\)$`)
 
-// why returns what failures of several kinds have in common, and what to say of them.
+// why returns a reason that groups errors of several kinds, and its description.
 func why(err error) (reason, text string) {
-	if at := (*url.Error)(nil); errors.As(err, &at) { // names the kind in its URL
+	if at := (*url.Error)(nil); errors.As(err, &at) { // the error of the request contains the kind's URL
 		return at.Err.Error(), at.Err.Error()
 	}
 	text = asked.ReplaceAllString(err.Error(), "")

@@ -15,13 +15,14 @@ import (
 const (
 	healthTimeout = 5 * time.Minute
 	healthLook    = 150 * time.Millisecond
-	// silence is how long the API may not answer: a control plane that changes is back long before.
+	// silence is how long the API may not answer. A changing control plane is back long before.
 	silence = time.Minute
-	// patience is how long something takes before it is asked why, and how often that is.
+	// patience is how long an object may take before its pods are checked for a reason, and the interval of these
+	// checks.
 	patience = 2 * time.Second
 )
 
-// Wait returns when everything that has replicas has them.
+// Wait waits until all objects with replicas are healthy.
 func (l *Live) Wait(ctx context.Context, c *config.Cluster, say func(plan.Object)) error {
 	desired, err := Objects(c)
 	if err != nil {
@@ -47,7 +48,7 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 			missing := "is not there"
 			switch {
 			case err != nil && ctx.Err() != nil:
-				missing = said // what there was to say before the time was over
+				missing = said // report the last known reason at the timeout
 			case err != nil:
 				missing = err.Error()
 			case live != nil:
@@ -95,7 +96,7 @@ func (l *Live) wait(ctx context.Context, desired []Desired, say func(plan.Object
 	return nil
 }
 
-// Unhealthy says what a Deployment, StatefulSet or DaemonSet is still waiting for.
+// Unhealthy returns what a Deployment, StatefulSet or DaemonSet is waiting for, or "".
 func Unhealthy(live *unstructured.Unstructured) string {
 	number := func(fields ...string) int64 {
 		n, _, _ := unstructured.NestedInt64(live.Object, fields...)

@@ -2,8 +2,8 @@ package workload
 
 import "clusterctl/hcl/config"
 
-// waves says of every object in which wave it is applied: one later than the last of those that it depends on. Circles
-// are refused when the configuration is read.
+// waves sets the wave of every object: one later than the last of the objects that it depends on. Cycles are refused
+// when the configuration is read.
 func waves(list []Desired) {
 	byBlock := map[string][]int{}
 	waiting := false
@@ -14,7 +14,7 @@ func waves(list []Desired) {
 	if !waiting {
 		return
 	}
-	worked := map[string]int{} // waves by block; -1 while it is being worked out
+	worked := map[string]int{} // waves by block; -1 while being computed
 	var wave func(block string) int
 	wave = func(block string) int {
 		if w, ok := worked[block]; ok {

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// mostPods is how many pods are looked at for a reason; one is told.
+// mostPods is how many pods are examined for a reason. One is reported.
 const mostPods = 50
 
-// why says what holds up one of the pods of what is not healthy: that nothing takes it, or that a container of it
-// does not come up. It is "" when nothing is known, or nothing is wrong but that it takes time.
+// why returns what blocks a pod of an unhealthy object: it cannot be scheduled, or one of its containers does not
+// start. It returns "" if it finds no reason.
 func (l *Live) why(ctx context.Context, live *unstructured.Unstructured) string {
 	labels, _, err := unstructured.NestedStringMap(live.Object, "spec", "selector", "matchLabels")
 	if err != nil || len(labels) == 0 {
@@ -37,7 +37,7 @@ func (l *Live) why(ctx context.Context, live *unstructured.Unstructured) string 
 	if err != nil {
 		return ""
 	}
-	// What came last is what is waited for.
+	// Newest pods first, because the rollout waits for them.
 	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int {
 		return cmp.Or(
 			b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time),
@@ -57,7 +57,7 @@ func (l *Live) why(ctx context.Context, live *unstructured.Unstructured) string 
 	return ""
 }
 
-// held says what holds a pod up.
+// held returns what blocks a pod.
 func held(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
@@ -78,10 +78,10 @@ func held(pod *corev1.Pod) string {
 	return ""
 }
 
-// longest is how much of a reason is told.
+// longest is the maximum number of bytes of a reason.
 const longest = 300
 
-// oneLine makes a message fit into a report.
+// oneLine shortens a message to one line.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > longest {

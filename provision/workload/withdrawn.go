@@ -17,14 +17,14 @@ import (
 
 var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
-// withdrawnMost is how many services are named that lose an address.
+// withdrawnMost is the maximum number of services that are named.
 const withdrawnMost = 5
 
-// withdrawn says which services lose their addresses by a change of the pools, empty when none does.
+// withdrawn describes the services that lose their addresses because of a change of the pools, or returns "".
 func (l *Live) withdrawn(ctx context.Context, before, after *unstructured.Unstructured) string {
 	was, err := poolsOf(before)
 	if err != nil || len(was) == 0 {
-		return "" // the daemons' pools are those from before, which are not known here
+		return "" // the daemons use older pools, which are unknown here
 	}
 	is, err := poolsOf(after)
 	if err != nil {
@@ -59,18 +59,18 @@ func (l *Live) withdrawn(ctx context.Context, before, after *unstructured.Unstru
 	return "services lose their addresses: " + some
 }
 
-// declaresPools reports whether somebody declares that object himself.
+// declaresPools reports whether the configuration itself declares the pools' ConfigMap.
 func declaresPools(o config.Object) bool {
 	u := unstructured.Unstructured{Object: o.Content}
 	return isPools(u.GetKind(), u.GetNamespace(), u.GetName())
 }
 
-// isPools reports whether an object is what tells the cluster of its pools.
+// isPools reports whether an object is the ConfigMap of the address pools.
 func isPools(kind, namespace, name string) bool {
 	return kind == "ConfigMap" && namespace == metav1.NamespaceSystem && name == daemons.PoolsName
 }
 
-// poolsOf are the pools that a ConfigMap has. An error is that nothing follows from it for services.
+// poolsOf returns the pools in a ConfigMap. If it returns an error, daemons ignore the ConfigMap.
 func poolsOf(o *unstructured.Unstructured) ([]daemons.Pool, error) {
 	data, _, _ := unstructured.NestedStringMap(o.Object, "data")
 	return daemons.ReadPools(data, o.GetAnnotations())

@@ -24,7 +24,7 @@ import (
 
 const group = "bookshop.example.com"
 
-// documents are how the server describes itself.
+// documents are the discovery and OpenAPI documents of the server, by path.
 var documents = map[string]string{
 	"/apis/" + group + "/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"bookshop.example.com/v1","resources":[{"name":"books","singularName":"book","namespaced":true,"kind":"Book","verbs":["get","list"],"shortNames":["bk"]}]}`,
 	"/openapi/v2": `{"swagger":"2.0","info":{"title":"bookshop","version":"v1"},"paths":{"/apis/bookshop.example.com/v1/namespaces/{namespace}/books":{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"#/definitions/com.example.bookshop.v1.Book"}}}}}},
@@ -36,7 +36,7 @@ var documents = map[string]string{
 
 const bookSchema = `{"description":"A Book tells who reads it.","type":"object","properties":{"reader":{"type":"string","description":"Who asked for the book."}},"x-kubernetes-group-version-kind":[{"group":"bookshop.example.com","version":"v1","kind":"Book"}]}`
 
-// bookAt reads the path of a book, or of a namespace's books.
+// bookAt parses the path of a book, or of a namespace's books.
 func bookAt(path string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/apis/"+group+"/v1/namespaces/")
 	parts := strings.Split(rest, "/")
@@ -49,7 +49,7 @@ func bookAt(path string) (namespace, name string, ok bool) {
 	return parts[0], name, true
 }
 
-// books is a book, or the list of all, which has one.
+// books returns a book, or the list of all books, which has one book.
 func books(namespace, name, reader string) map[string]any {
 	book := func(name string) map[string]any {
 		return map[string]any{"apiVersion": group + "/v1", "kind": "Book", "reader": reader,
@@ -70,7 +70,7 @@ func books(namespace, name, reader string) map[string]any {
 	}
 }
 
-// register gives the group version to this server.
+// register registers the group version with this server as its backend.
 func register(ctx context.Context, c dynamic.Interface, namespace string, ca []byte) error {
 	services := c.Resource(
 		schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
@@ -93,7 +93,7 @@ func register(ctx context.Context, c dynamic.Interface, namespace string, ca []b
 	return nil
 }
 
-// certificate makes one that vouches for itself, as its PEM.
+// certificate returns a new self-signed certificate, and its PEM.
 func certificate(namespace string) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

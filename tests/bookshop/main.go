@@ -1,6 +1,6 @@
-// Command bookshop is an API server as people write them to be aggregated, for the tests: it
-// serves the books of bookshop.example.com, and believes who asks when the cluster's API server
-// says so. It registers itself.
+// Command bookshop is an aggregated API server as users write them, for the tests. It serves the books of
+// bookshop.example.com. It accepts the user name in a request's headers if the request comes from the cluster's API
+// server. It registers itself.
 package main
 
 import (
@@ -78,13 +78,13 @@ func serve(ctx context.Context, namespace string) error {
 	return run.Serve(ctx, ln, b, tlsConfig, 5*time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
-// bookshop answers about books.
+// bookshop serves the API.
 type bookshop struct {
 	client  kubernetes.Interface
-	allowed []string // names of proxies that are believed
+	allowed []string // common names of proxies whose headers are accepted
 }
 
-// trust reads whom the cluster says that its aggregated servers should believe.
+// trust reads from the cluster which proxies its aggregated servers accept.
 func (b *bookshop) trust(ctx context.Context) (*x509.CertPool, error) {
 	told, err := b.client.CoreV1().
 		ConfigMaps("kube-system").
@@ -140,5 +140,6 @@ func (b *bookshop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(books(namespace, name, user)) // the client is gone, or has it
+	// an error means that the client has closed the connection
+	_ = json.NewEncoder(w).Encode(books(namespace, name, user))
 }

@@ -13,11 +13,11 @@ import (
 	"clusterctl/tests/chaos/check"
 )
 
-// sets are the API servers that clients use: one alone, or all, beginning with each. The first four are watched by,
-// too.
+// sets are the API servers of the clients, as indexes: one server, or all in different orders. The first four sets have
+// a watcher, too.
 var sets = [][]int{{0}, {1}, {2}, {0, 1, 2}, {1, 2, 0}, {2, 0, 1}}
 
-// clients write and watch the same few objects by way of three API servers, and keep what they are told.
+// clients write and watch the same few objects through three API servers, and record the answers.
 type clients struct {
 	history *History
 	watches []*Watcher
@@ -27,7 +27,7 @@ type clients struct {
 	working, watching sync.WaitGroup
 }
 
-// begin starts them. open makes a client of some of the servers.
+// begin starts the clients. open returns a client for some of the servers.
 func begin(ctx context.Context, open func(servers ...int) (kubernetes.Interface, error)) (*clients, error) {
 	c := &clients{history: &History{start: time.Now()}}
 	c.work, c.stop = context.WithCancel(ctx)
@@ -51,7 +51,7 @@ func begin(ctx context.Context, open func(servers ...int) (kubernetes.Interface,
 	return c, nil
 }
 
-// end stops them, and returns how often watchers had to list anew and what was found in all that they were told.
+// end stops the clients. It returns how often watchers had to list again, and the violations found in all answers.
 func (c *clients) end(ctx context.Context, all kubernetes.Interface) (relists int, findings []string) {
 	c.stop()
 	c.working.Wait()
@@ -88,8 +88,7 @@ func (c *clients) end(ctx context.Context, all kubernetes.Interface) (relists in
 	return relists, append(findings, check.Linearizable(c.history.operations, 5*time.Minute)...)
 }
 
-// finish makes a last object, whose event says to every watcher that this was all, and
-// lists what there is then.
+// finish creates a last object, whose event shows every watcher that it has received all, and lists the objects.
 func finish(ctx context.Context, api kubernetes.Interface) (ending, error) {
 	last, err := api.CoreV1().
 		ConfigMaps(namespace).
@@ -102,7 +101,7 @@ func finish(ctx context.Context, api kubernetes.Interface) (ending, error) {
 	return end, err
 }
 
-// verdict says what was done and found.
+// verdict prints what was done and found.
 func verdict(seed uint64, faults int, h *History, relists int, findings []string) error {
 	unknown := 0
 	for _, op := range h.operations {

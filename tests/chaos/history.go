@@ -19,33 +19,33 @@ import (
 	"clusterctl/tests/chaos/check"
 )
 
-// namespace is where the recorded objects are.
+// namespace contains the recorded objects.
 const namespace = "chaos"
 
-// History records what clients do to a few keys and what they are told.
+// History records what clients do with a few keys and what answers they receive.
 type History struct {
 	start time.Time
 
 	mu         sync.Mutex
 	operations []check.Operation
-	slowest    time.Duration // between two operations of a client of all servers that were answered
+	slowest    time.Duration // longest time between two answered operations of a client that uses all servers
 	slowestAt  time.Duration
 }
 
 const (
-	keys     = 4                // that clients meet on at a time
-	lifetime = 10 * time.Second // of a key, so that no history grows beyond what can be judged
+	keys     = 4                // number of keys in use at a time
+	lifetime = 10 * time.Second // of a key, so that histories stay short enough to be checked
 	pause    = 60 * time.Millisecond
-	// patience is of a request; and what is written with unknown outcome is followed by nothing before it is over. With
-	// every such write there are twice as many histories to be judged, and servers that have lost their store say so at
-	// once.
+	// patience is the timeout of a request. After a write of unknown outcome, a client makes no other request until
+	// this time is over. Each such write doubles the number of histories to check, and servers that have lost their
+	// store answer with an error at once.
 	patience = 5 * time.Second
 )
 
-// Client works on the keys until ctx ends. every says that it may use all servers.
+// Client operates on the keys until ctx ends. every is true if it may use all servers.
 func (h *History) Client(ctx context.Context, number int, every bool, api kubernetes.Interface) {
 	r := rand.New(rand.NewPCG(uint64(number), 1))
-	known := map[string]corev1.ConfigMap{} // what this client last saw
+	known := map[string]corev1.ConfigMap{} // the object as this client last read it
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	answered := time.Now()
@@ -55,7 +55,7 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 			return
 		case <-tick.C:
 		}
-		// Of this run alone: what an earlier one left there is not in the history.
+		// The key is unique to this run, because the history does not contain objects of earlier runs.
 		key := fmt.Sprintf("k%d-%d-%d", h.start.Unix(), r.IntN(keys), time.Since(h.start)/lifetime)
 		o := check.Operation{Client: number, Key: key, Kind: check.Get, Value: fmt.Sprintf("%d-%d", number, n)}
 		last, seen := known[key]
@@ -95,8 +95,8 @@ func (h *History) Client(ctx context.Context, number int, every bool, api kubern
 	}
 }
 
-// do makes one request. It returns the object when it was told it, and whether the operation belongs in the
-// history: not when it certainly did not take place.
+// do makes one request. It returns the object if the answer has it, and whether the operation belongs in the history.
+// An operation that certainly did not take place does not.
 func (h *History) do(
 	ctx context.Context,
 	api rest.Interface,
@@ -109,7 +109,7 @@ func (h *History) do(
 		ObjectMeta: metav1.ObjectMeta{Name: o.Key, Namespace: namespace},
 		Data:       map[string]string{"value": o.Value},
 	}
-	// No retries: a request that was sent twice would have two outcomes.
+	// There are no retries, because a request that is sent twice would have two outcomes.
 	var request *rest.Request
 	switch o.Kind {
 	case check.Create:
@@ -164,7 +164,7 @@ func revision(object runtime.Object) int64 {
 	return n
 }
 
-// Acknowledged are the revisions of the writes that were answered.
+// Acknowledged returns the revisions of creates and updates that were answered with success.
 func (h *History) Acknowledged() []int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

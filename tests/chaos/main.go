@@ -1,15 +1,15 @@
-// Command chaos breaks a cluster of six machines while everything that it does is checked:
+// Command chaos causes faults in a cluster of six machines, and checks everything that the cluster does meanwhile:
 //
-//	go run ./tests/chaos run -seed 7 -minutes 3     # brings a lab up, breaks it at random, takes it down
-//	go run ./tests/chaos up                         # a lab of examples/ha that stays
-//	go run ./tests/chaos kill n1 kubelet            # one fault there; stop, power, cut, slow, fill, leader, expire, lose
+//	go run ./tests/chaos run -seed 7 -minutes 3     # starts a lab, causes random faults, deletes the lab
+//	go run ./tests/chaos up                         # starts a lab of examples/ha that remains
+//	go run ./tests/chaos kill n1 kubelet            # one fault; also stop, power, cut, slow, fill, leader, expire, lose
 //	go run ./tests/chaos rollout                    # 50 Deployments while leaders are killed
 //	go run ./tests/chaos moving                     # a zone cut off, then all nodes
 //	go run ./tests/chaos down
-//	go run ./tests/chaos api -seed 7 -minutes 10    # the store and API servers alone, as processes of this machine
+//	go run ./tests/chaos api -seed 7 -minutes 10    # only etcd and API servers, as processes of this machine
 //
-// The same seed gives the same list of faults. It ends with a verdict, and with status 1 when
-// something was found.
+// The same seed gives the same list of faults. It prints a verdict at the end, and exits with status 1 if it found a
+// violation.
 package main
 
 import (
@@ -53,14 +53,14 @@ func main() {
 	defer stop()
 	if err := verb(ctx, *name, flag.Args()); err != nil {
 		var exit *exec.ExitError
-		if !errors.As(err, &exit) { // another process of this program has said it
+		if !errors.As(err, &exit) { // otherwise another process of this program has printed the error
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 		}
 		os.Exit(1)
 	}
 }
 
-// errFound ends a run that found something.
+// errFound is the error of a run that found a violation.
 var errFound = errors.New("something was found")
 
 func verb(ctx context.Context, name string, args []string) error {
@@ -130,7 +130,7 @@ func verb(ctx context.Context, name string, args []string) error {
 	return f.Run(ctx, c.Lab, mend(c))
 }
 
-// mend is what an administrator does about what does not mend itself.
+// mend applies the configuration, as an administrator does to repair what the cluster does not repair by itself.
 func mend(c *cluster.Cluster) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := cluster.Output(c.Ctl(ctx, "apply", "--auto-approve"))
@@ -138,11 +138,11 @@ func mend(c *cluster.Cluster) func(context.Context) error {
 	}
 }
 
-// options are those of a run.
+// options are the options of a run.
 type options struct {
 	seed   uint64
 	span   time.Duration
-	faults []fault.Fault // instead of those of the seed
+	faults []fault.Fault // instead of the faults of the seed
 }
 
 func parse(verb string, args []string) (options, error) {
@@ -177,7 +177,7 @@ func parse(verb string, args []string) (options, error) {
 	return o, nil
 }
 
-// parseFault reads what Fault.String prints.
+// parseFault parses the format of Fault.String.
 func parseFault(words []string) (fault.Fault, error) {
 	f := fault.Fault{Kind: fault.Kind(words[0])}
 	for _, w := range words[1:] {
@@ -202,7 +202,7 @@ func parseFault(words []string) (fault.Fault, error) {
 	return f, fmt.Errorf("no command or fault is called %q", f.Kind)
 }
 
-// enter goes on in the lab's network, so that the clients of the checkers are those of the
+// enter runs this program in the lab's network, so that the checkers' connections take the same paths as those of the
 // daemons.
 func enter(ctx context.Context, name, verb string, args ...string) error {
 	c, err := cluster.Open(name)
@@ -216,7 +216,7 @@ func enter(ctx context.Context, name, verb string, args ...string) error {
 	cmd := c.Lab.Command(ctx, self, append([]string{"-name", name, verb}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Minute // faults are undone first
+	cmd.WaitDelay = 5 * time.Minute // the process undoes its fault before it ends
 	return cmd.Run()
 }
 

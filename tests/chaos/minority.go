@@ -15,9 +15,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// minority takes the power of two of three control-plane machines and looks at what the third says: writes and reads
-// that must be current end with an error that tells why, and it is not ready; reads of any age are answered. Afterwards
-// writes go on.
+// minority cuts the power of two of three control-plane machines and checks the answers of the third. Writes, and reads
+// that must be current, end with an error that states the reason, and the API server is not ready. Reads that may be
+// old are answered. Writes succeed again when the machines are back.
 func minority(ctx context.Context, name string) error {
 	c, err := cluster.Open(name)
 	if err != nil {

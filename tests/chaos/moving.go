@@ -18,13 +18,14 @@ import (
 
 const (
 	movingName = "moving"
-	movable    = 6                // pods
-	blink      = 30 * time.Second // shorter than a node's grace of 50 s
+	movable    = 6                // number of pods
+	blink      = 30 * time.Second // shorter than the grace period of a node, 50 s
 )
 
-// timing is how long pods stay on a silent node, besides its grace, and a silence that is longer than both.
+// timing is how long pods stay on an unreachable node after its grace period, and a longer time for which the node is
+// cut off.
 type timing struct {
-	stays   int64 // seconds; 0 is what admission says
+	stays   int64 // seconds; 0: the default that admission sets
 	silence time.Duration
 }
 
@@ -33,8 +34,8 @@ var (
 	usual = timing{silence: 6 * time.Minute}
 )
 
-// moving cuts off a node shortly, whose pods must stay; then until its pods have moved; and then all nodes, whose pods
-// must stay.
+// moving cuts off a node for a short time, in which its pods must stay. Then it cuts off the node until its pods have
+// moved. Then it cuts off all nodes, and all pods must stay.
 func moving(ctx context.Context, name string, t timing) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {
@@ -151,8 +152,8 @@ func movers(image string, stays int64) *appsv1.Deployment {
 	}}
 }
 
-// settled waits until as many pods are ready as there should be, none is ending and all are as they should be,
-// and returns their UIDs and nodes.
+// settled waits until the expected number of pods is ready, right accepts all of them and none is ending. It returns
+// their UIDs and nodes.
 func settled(ctx context.Context, api kubernetes.Interface, right func(corev1.Pod) bool) (map[string]string, error) {
 	var found map[string]string
 	err := cluster.Eventually(ctx, limit, func(ctx context.Context) error {

@@ -19,13 +19,13 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// planeFault is one thing that is done to the processes of a control plane, and undone.
+// planeFault is a fault of the processes of a control plane. run begins and ends it.
 type planeFault struct {
 	text string
 	run  func(ctx context.Context, p *plane.Plane) error
 }
 
-// planeFaults are n of them, drawn by a seed. The same seed gives the same list.
+// planeFaults returns n random faults. The same seed gives the same list.
 func planeFaults(seed uint64, n int) []planeFault {
 	r := rand.New(rand.NewPCG(seed, 1))
 	seconds := func(least, most int) time.Duration { return time.Duration(least+r.IntN(most-least+1)) * time.Second }
@@ -128,7 +128,7 @@ func paused(ctx context.Context, d time.Duration, list ...*plane.Process) error 
 	return errors.Join(errs...)
 }
 
-// leading is the member that leads, once there is one.
+// leading waits for a leader of etcd, and returns its member number.
 func leading(ctx context.Context, p *plane.Plane) (member int, err error) {
 	err = cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 		var errs []error
@@ -164,7 +164,7 @@ func compacted(ctx context.Context, p *plane.Plane, behind int64) error {
 	return nil
 }
 
-// breakPlane is a run over three members of the store and three API servers on this machine.
+// breakPlane runs faults on three members of etcd and three API servers on this machine.
 func breakPlane(ctx context.Context, o options) (err error) {
 	bundle, err := cluster.Bundle()
 	if err != nil {
@@ -229,7 +229,7 @@ func breakPlane(ctx context.Context, o options) (err error) {
 			findings = append(findings, fmt.Sprintf("after this: %s: %v", f.text, err))
 		}
 		fmt.Printf("%s   over; ready again after %.1f s\n", stamp(), time.Since(over).Seconds())
-		sleep(ctx, time.Second) // of plain work, in which views begin again
+		sleep(ctx, time.Second) // without a fault, so that watches can resume
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
@@ -241,7 +241,7 @@ func breakPlane(ctx context.Context, o options) (err error) {
 	return err
 }
 
-// keep says what the processes said last, since their files go.
+// keep prints the end of the processes' logs, because the files are deleted.
 func keep(dir string) {
 	logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 	for _, log := range logs {

@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	rollouts    = 50 // deployments, of one replica each
+	rollouts    = 50 // number of Deployments, with one replica each
 	rolloutTime = 6 * time.Minute
 	killEvery   = 5 * time.Second
-	rolloutName = "rollout" // of the namespace, and of the label that says which deployment a pod is of
+	rolloutName = "rollout" // name of the namespace, and of the label that names the Deployment of a pod
 )
 
-// rollout rolls all deployments out at once while whoever leads the scheduler and the controllers is
-// killed again and again, with every change of a pod watched.
+// rollout starts a rollout of all Deployments at once, and kills the leaders of the scheduler and the controllers again
+// and again meanwhile. It watches every change of a pod.
 func rollout(ctx context.Context, name string) (err error) {
 	c, err := cluster.Open(name)
 	if err != nil {
@@ -116,7 +116,7 @@ func rolled(i int, image string) *appsv1.Deployment {
 	}
 }
 
-// finished waits until all deployments are rolled out, with something done again and again meanwhile.
+// finished waits until all rollouts are complete, and calls meanwhile every killEvery.
 func finished(ctx context.Context, api kubernetes.Interface, meanwhile func() error) (rounds int, err error) {
 	next := time.Now()
 	err = cluster.Eventually(ctx, rolloutTime, func(ctx context.Context) error {
@@ -146,7 +146,7 @@ func finished(ctx context.Context, api kubernetes.Interface, meanwhile func() er
 	return rounds, err
 }
 
-// killLeaders kills the processes that hold the scheduler's and the controllers' leases.
+// killLeaders kills the processes that hold the leases of the scheduler and the controllers.
 func killLeaders(ctx context.Context, c *cluster.Cluster, api kubernetes.Interface) error {
 	for _, unit := range []string{"kube-scheduler", "kube-controller-manager"} {
 		lease, err := api.CoordinationV1().Leases("kube-system").Get(ctx, unit, metav1.GetOptions{})
@@ -158,7 +158,7 @@ func killLeaders(ctx context.Context, c *cluster.Cluster, api kubernetes.Interfa
 			holder, _, _ = strings.Cut(*lease.Spec.HolderIdentity, "_")
 		}
 		if !slices.Contains(places.Control, holder) {
-			continue // nobody leads just now
+			continue // there is no leader at the moment
 		}
 		if err := (fault.Fault{Kind: fault.Kill, Machines: []string{holder}, Unit: unit}).Run(ctx, c.Lab,
 			mend(c)); err != nil {
@@ -168,7 +168,7 @@ func killLeaders(ctx context.Context, c *cluster.Cluster, api kubernetes.Interfa
 	return nil
 }
 
-// watchRollout judges every change of the rollout's pods from now on until it is told that this was all.
+// watchRollout checks every change of the rollout's pods until the returned function is called.
 func watchRollout(ctx context.Context, api kubernetes.Interface) (<-chan []string, context.CancelFunc) {
 	ctx, stop := context.WithCancel(ctx)
 	out := make(chan []string, 1)

@@ -23,7 +23,7 @@ import (
 
 func stamp() string { return time.Now().UTC().Format("15:04:05.000") }
 
-// api is a client of some of the API servers, as the daemons' are.
+// api returns a client for some of the API servers, with the client configuration of the daemons.
 func api(c *cluster.Cluster, servers ...string) (kubernetes.Interface, error) {
 	var list []string
 	for _, s := range servers {
@@ -36,7 +36,7 @@ func api(c *cluster.Cluster, servers ...string) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// inside does a run in the lab's network, on a cluster that is up.
+// inside does a run in the lab's network, on a running cluster.
 func inside(ctx context.Context, name string, o options) error {
 	c, err := cluster.Open(name)
 	if err != nil {
@@ -83,7 +83,7 @@ func inside(ctx context.Context, name string, o options) error {
 	r.breakAll(ctx, faults, o)
 	span := time.Since(began)
 
-	// What there is to see at the end.
+	// Collect the results.
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 	defer cancel()
 	failures, made, err := endTraffic(final, c)
@@ -108,7 +108,7 @@ func inside(ctx context.Context, name string, o options) error {
 	return verdict(o.seed, r.done, clients.history, relists, r.findings)
 }
 
-// runner does faults, one after the other, and knows what they excuse.
+// runner causes faults, one after the other, and records the failures that they excuse.
 type runner struct {
 	cluster  *cluster.Cluster
 	api      kubernetes.Interface
@@ -118,7 +118,7 @@ type runner struct {
 	away     map[string]time.Duration // how long machines were severed
 
 	mu      sync.Mutex
-	touched map[string]time.Time // when machines were last under a fault that stops what they do; zero while they are
+	touched map[string]time.Time // when the last fault that stops a machine's daemons ended; zero while it lasts
 }
 
 func (r *runner) find(text string) {
@@ -126,7 +126,7 @@ func (r *runner) find(text string) {
 	r.findings = append(r.findings, text)
 }
 
-// well returns the machines that could do their work for the settling time.
+// well returns the machines without a fault for the settling time.
 func (r *runner) well() map[string]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,10 +148,10 @@ func (r *runner) touch(f fault.Fault, at time.Time) {
 	}
 }
 
-// limit is how long the cluster may take to be well again after a fault is over.
+// limit is how long the cluster may take to recover after a fault.
 const limit = 3 * time.Minute
 
-// heard is how long a proxy may take to learn of endpoints that the API has.
+// heard is how long a proxy may take to receive endpoints that the API has.
 const heard = time.Second
 
 func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) {
@@ -195,7 +195,7 @@ func (r *runner) breakAll(ctx context.Context, faults []fault.Fault, o options) 
 	}
 }
 
-// containers are those of the workload that run, and where.
+// containers returns the running containers of the workload by id, with a description of the place.
 func (r *runner) containers() map[string]string {
 	found := map[string]string{}
 	for _, name := range places.Nodes {
@@ -214,7 +214,7 @@ func isReady(p corev1.Pod) bool {
 	})
 }
 
-// runs says whether the containers that a pod's status names are those that its machine runs.
+// runs reports whether the containers in a pod's status are those that its machine runs.
 func runs(lab *machines.Lab, p corev1.Pod) bool {
 	m := lab.Machine(p.Spec.NodeName)
 	if m == nil {
@@ -230,7 +230,7 @@ func runs(lab *machines.Lab, p corev1.Pod) bool {
 	return len(p.Status.ContainerStatuses) > 0
 }
 
-// forwards asks a machine's proxy, as load balancers do, whether its rules are there.
+// forwards checks that a machine's proxy has its rules, with the health check that load balancers use.
 func forwards(ctx context.Context, machine string) error {
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+addresses[machine]+":10256/healthz", nil)
 	if err != nil {
@@ -247,7 +247,7 @@ func forwards(ctx context.Context, machine string) error {
 	return nil
 }
 
-// recovered waits until every API server answers, every node is ready and forwards, and the workload is all there.
+// recovered waits until every API server answers, every node is ready and forwards, and the whole workload is ready.
 func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 	var servers []kubernetes.Interface
 	for _, s := range places.Control {
@@ -282,8 +282,8 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 				return err
 			}
 		}
-		// A machine that has just come back forwards to no service until its proxy has heard of them, which needs a
-		// majority of the control plane.
+		// A machine that has just returned does not forward to services until its proxy has received them, which needs
+		// a majority of the control plane.
 		for _, name := range places.Nodes {
 			if err := forwards(ctx, name); err != nil {
 				return err
@@ -296,7 +296,7 @@ func (r *runner) recovered(ctx context.Context, limit time.Duration) error {
 		ready := 0
 		for _, p := range pods.Items {
 			switch is := isReady(p) && runs(r.cluster.Lab, p); {
-			// the API may not have heard yet that its machine was off
+			// The API may not yet show that the machine was off, so the machine's containers are checked too.
 			case p.Labels["app"] == "web" && is:
 				ready++
 			case p.Labels["app"] == "probe" && !is:

@@ -29,8 +29,8 @@ Restart=always
 WantedBy=multi-user.target
 `
 
-// startTraffic starts two clients of the workload's Service on every node, one of the machine's and one in a pod; they
-// come back by themselves after a power cut.
+// startTraffic starts two clients of the workload's Service on every node: one as a unit of the machine and one in a
+// pod. Both start again by themselves after a power cut.
 func startTraffic(ctx context.Context, c *cluster.Cluster) error {
 	service, err := cluster.Output(
 		c.Kube(ctx, "get", "service", "web", "-n", "shop", "-o", "jsonpath={.spec.clusterIP}"),
@@ -108,7 +108,7 @@ func startPods(ctx context.Context, c *cluster.Cluster, service string) error {
 	return err
 }
 
-// endTraffic stops the clients and returns what failed and how many requests each made.
+// endTraffic stops the clients, and returns the failures and the number of requests of each client.
 func endTraffic(ctx context.Context, c *cluster.Cluster) ([]check.Failure, map[string]int, error) {
 	var failures []check.Failure
 	made := map[string]int{}
@@ -129,9 +129,9 @@ func endTraffic(ctx context.Context, c *cluster.Cluster) ([]check.Failure, map[s
 	return failures, made, err
 }
 
-// requests reads what a client printed: its failures, and how many requests it made.
+// requests parses the output of a client. It returns the failures and the number of requests.
 func requests(client, printed string) (failures []check.Failure, made int) {
-	ended, last := 0, 0 // of processes before, and of the present one
+	ended, last := 0, 0 // requests of ended processes, and of the present process
 	lines := bufio.NewScanner(strings.NewReader(printed))
 	for lines.Scan() {
 		var line struct {
@@ -139,7 +139,7 @@ func requests(client, printed string) (failures []check.Failure, made int) {
 			Made int `json:"made"`
 		}
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
-			continue // a power cut's last line
+			continue // a line that a power cut has truncated
 		}
 		if line.Error != "" {
 			line.Client = client

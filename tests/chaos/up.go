@@ -13,19 +13,19 @@ import (
 	"clusterctl/tests/webimage"
 )
 
-// The machines of examples/ha, by the names that the cluster knows them by.
+// places are the machines of examples/ha, by their names in the cluster.
 var places = fault.Machines{Control: []string{"c1", "c2", "c3"}, Nodes: []string{"n1", "n2", "n3"}}
 
-// addresses are those of the machines in examples/ha.
+// addresses are the addresses of the machines in examples/ha.
 var addresses = map[string]string{"c1": "10.99.0.11", "c2": "10.99.0.12", "c3": "10.99.0.13",
 	"n1": "10.99.0.21", "n2": "10.99.0.22", "n3": "10.99.0.23"}
 
-// disk is what each machine has, so that one can be filled.
+// disk is the size of each machine's disk, which is small enough to be filled.
 const disk = 3 << 30
 
-// workload is what must go on answering: three pods, one to a node, behind a Service. It and its clients ask for as
-// much of a processor that they do not starve on a machine that has more to do than this run: that would be found as
-// requests without an answer.
+// workload is the workload that must go on answering: three pods, one for each node, behind a Service. The CPU requests
+// of its pods and clients are so high that they get enough CPU time on a busy host. Otherwise the checks would report
+// unanswered requests.
 const workload = `
 image "web" { archive = "images/web.tar" }
 
@@ -65,7 +65,7 @@ object "v1" "Service" "web" {
 }
 `
 
-// up brings examples/ha up with the workload on it.
+// up starts the cluster of examples/ha with the workload.
 func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -81,7 +81,7 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 			string(text),
 			`user = "admin"`,
 			`user = "root"`,
-		) // the lab's admin has a password
+		) // the lab's user admin has a password
 	}
 	var list []string
 	for _, m := range append(append([]string{}, places.Control...), places.Nodes...) {

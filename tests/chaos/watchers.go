@@ -15,26 +15,26 @@ import (
 	"clusterctl/tests/chaos/check"
 )
 
-// Watcher records what it is sent of the namespace's config maps, and goes on at its
-// place when a connection breaks.
+// Watcher records the events of the namespace's config maps that it receives. After a lost connection it resumes at its
+// last revision.
 type Watcher struct {
 	name string
 	api  kubernetes.Interface
 
 	views   []check.Watch // the last one is the current one
 	resumed int
-	upto    int64         // what bookmarks and events have reached
-	away    time.Duration // the longest time without a watch that a server had taken
+	upto    int64         // the revision of the last event or bookmark
+	away    time.Duration // the longest time without an accepted watch
 	end     chan ending
 }
 
-// ending is what the collection is when all writing is over.
+// ending is the state of the collection after the last write.
 type ending struct {
 	revision int64
 	objects  map[string]int64
 }
 
-// Run watches until it has seen all of the ending that it is given, or ctx ends.
+// Run watches until it has received all events up to the ending that it gets from w.end, or until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
 	lost := time.Now()
 	var goal *ending
@@ -75,7 +75,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// again waits a little between tries, and says whether there is one more.
+// again waits briefly before another attempt, and reports whether to make it.
 func again(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
@@ -115,7 +115,7 @@ func list(ctx context.Context, api kubernetes.Interface) (ending, error) {
 	return end, nil
 }
 
-// follow takes events until the stream breaks, which is an error, or the goal is reached.
+// follow processes events until the goal is reached. It returns an error if the stream breaks.
 func (w *Watcher) follow(ctx context.Context, stream watch.Interface, goal **ending) error {
 	view := &w.views[len(w.views)-1]
 	for {

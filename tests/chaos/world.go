@@ -16,21 +16,21 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// settling is how long what is wrong may last.
+// settling is how long a transient violation may last.
 const settling = time.Minute
 
-// Observer looks at objects and containers every few seconds.
+// Observer takes a snapshot of objects and containers every few seconds and checks it.
 type Observer struct {
 	api  kubernetes.Interface
 	lab  *machines.Lab
-	well func() map[string]bool // machines that nothing was done to for the settling time
+	well func() map[string]bool // machines without a fault for the settling time
 
 	mu       sync.Mutex
 	findings []string
 	looks    int
 }
 
-// Run looks until ctx ends.
+// Run takes snapshots until ctx ends.
 func (o *Observer) Run(ctx context.Context) {
 	rules := check.Invariants{Settling: settling}
 	tick := time.NewTicker(3 * time.Second)
@@ -43,7 +43,7 @@ func (o *Observer) Run(ctx context.Context) {
 		}
 		world, err := o.look(ctx)
 		if err != nil {
-			continue // the API is being broken
+			continue // a fault makes the API unavailable
 		}
 		found := rules.Look(world)
 		o.mu.Lock()
@@ -59,7 +59,8 @@ func (o *Observer) Run(ctx context.Context) {
 func (o *Observer) look(ctx context.Context) (check.World, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	// Containers before pods: a pod that is made in between would look like none.
+	// Containers are read before pods. Otherwise a container of a pod that is created in between would seem to have no
+	// pod.
 	w := check.World{
 		At:      time.Now(),
 		Running: map[string]map[string][]string{},
@@ -69,7 +70,7 @@ func (o *Observer) look(ctx context.Context) (check.World, error) {
 	for _, name := range places.Nodes {
 		w.Running[name] = running(o.lab.Machine(name))
 	}
-	// Dependents before owners, for the same reason.
+	// Dependents are read before owners, for the same reason.
 	pods, err := o.api.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return w, err
@@ -107,14 +108,15 @@ func (o *Observer) look(ctx context.Context) (check.World, error) {
 	return w, nil
 }
 
-// running is the containers that run on a machine, by their pods' UIDs, also when it is off the network.
+// running returns the running containers of a machine by the UIDs of their pods. It works without the machine's
+// network.
 func running(m *machines.Machine) map[string][]string {
 	found := map[string][]string{}
 	root := m.Root()
 	if root == "" {
 		return found
 	}
-	// A container's bundle is there for as long as its task is.
+	// The bundle of a container exists as long as its task.
 	configs, _ := filepath.Glob(root + "/run/containerd/io.containerd.runtime.v2.task/k8s.io/*/config.json")
 	for _, path := range configs {
 		text, err := os.ReadFile(path)

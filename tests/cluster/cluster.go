@@ -1,5 +1,5 @@
-// Package cluster brings a configuration up on a lab of machines with the real
-// binaries, for the demo, the end-to-end tests and the benchmarks.
+// Package cluster starts a cluster with a given configuration on a lab of machines with the real binaries, for the
+// demo, the end-to-end tests and the benchmarks.
 package cluster
 
 import (
@@ -17,28 +17,28 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// Cluster is a lab, a configuration for it, and the programs to work on it.
+// Cluster is a lab, a configuration for it, and the programs to use with it.
 type Cluster struct {
 	Lab     *machines.Lab
-	Folder  string // the configuration
-	Bundle  string // where clusterctl and kubectl are
+	Folder  string // the directory of the configuration
+	Bundle  string // the directory with clusterctl and kubectl
 	Kubectl string // path of the kubectl in use
 }
 
-// Options says what to bring up.
+// Options are the options of New.
 type Options struct {
 	Name     string
-	Machines []string          // as machines.Options
-	Files    map[string]string // the configuration: names to contents
-	Disk     int64             // bytes of each machine's disk; zero means room enough
+	Machines []string          // as in machines.Options
+	Files    map[string]string // the configuration: file names to contents
+	Disk     int64             // bytes of each machine's disk; zero: large enough for everything
 	Log      io.Writer
 }
 
-// roomy is a disk on which nothing runs short. It is a sparse file: nodes go by how full their disks are, and the
-// host's may be nearly so.
+// roomy is the size of a disk that does not fill up. The disk is a sparse file. It is needed because nodes react to
+// full disks, and the host's disk may be nearly full.
 const roomy = 16 << 30
 
-// New boots the machines and lays the configuration, and applies nothing.
+// New starts the machines and writes the configuration, but applies nothing.
 func New(ctx context.Context, o Options) (*Cluster, error) {
 	bundle, err := Bundle()
 	if err != nil {
@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Open returns a cluster that an earlier process made.
+// Open returns a cluster that an earlier process created.
 func Open(name string) (*Cluster, error) {
 	bundle, err := Bundle()
 	if err != nil {
@@ -83,8 +83,8 @@ func Open(name string) (*Cluster, error) {
 	}, nil
 }
 
-// Bundle is the directory of the binaries: CLUSTERCTL_BUNDLE, or bin/ of the
-// repository that the working directory is in.
+// Bundle returns the directory of the binaries: CLUSTERCTL_BUNDLE, or bin/ of the repository that contains the working
+// directory.
 func Bundle() (string, error) {
 	if dir := os.Getenv("CLUSTERCTL_BUNDLE"); dir != "" {
 		return dir, nil
@@ -100,7 +100,7 @@ func Bundle() (string, error) {
 	return dir, nil
 }
 
-// Root is the repository that the working directory is in.
+// Root returns the root of the repository that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -117,7 +117,7 @@ func Root() (string, error) {
 	}
 }
 
-// Write puts a file into the configuration.
+// Write writes a file of the configuration.
 func (c *Cluster) Write(name, content string) error {
 	path := filepath.Join(c.Folder, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -126,21 +126,21 @@ func (c *Cluster) Write(name, content string) error {
 	return os.WriteFile(path, []byte(content), 0o600)
 }
 
-// Kubeconfig is the path of the administrator's kubeconfig, once Apply has been run.
+// Kubeconfig returns the path of the administrator's kubeconfig. Apply writes it.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.Lab.Home(), "kubeconfig") }
 
-// Ctl is clusterctl in the lab's network, in the configuration's folder.
+// Ctl returns a command that runs clusterctl in the lab's network and the configuration's directory.
 func (c *Cluster) Ctl(ctx context.Context, args ...string) *exec.Cmd {
 	return c.Command(ctx, filepath.Join(c.Bundle, "clusterctl"), args...)
 }
 
-// Kube is kubectl in the lab's network, as the administrator.
+// Kube returns a command that runs kubectl in the lab's network as the administrator.
 func (c *Cluster) Kube(ctx context.Context, args ...string) *exec.Cmd {
 	return c.Command(ctx, c.Kubectl, args...)
 }
 
-// Command is a program of this host in the lab's network and the configuration's folder, as the administrator. The
-// bundle's programs come before others of the same name.
+// Command returns a command that runs a program of this host in the lab's network and the configuration's directory as
+// the administrator. The bundle's programs take precedence over others of the same name.
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := c.Lab.Command(ctx, name, args...)
 	cmd.Dir, cmd.Env = c.Folder, c.env()
@@ -160,7 +160,7 @@ func (c *Cluster) env() []string {
 	return append(out, "HOME="+c.Lab.Home(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+path)
 }
 
-// Apply brings the cluster to what the configuration says, and writes the kubeconfig.
+// Apply applies the configuration, and writes the kubeconfig.
 func (c *Cluster) Apply(ctx context.Context, out io.Writer) error {
 	apply := c.Ctl(ctx, "apply", "--auto-approve")
 	apply.Stdout, apply.Stderr = out, out
@@ -176,7 +176,7 @@ func (c *Cluster) Apply(ctx context.Context, out io.Writer) error {
 	return os.WriteFile(c.Kubeconfig(), text.Bytes(), 0o600)
 }
 
-// Output runs a command and returns what it printed; an error has what it said on stderr.
+// Output runs a command and returns its standard output. An error contains its standard error.
 func Output(cmd *exec.Cmd) (string, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -194,10 +194,11 @@ func Output(cmd *exec.Cmd) (string, error) {
 	return string(out), nil
 }
 
-// Pauses between attempts of Eventually grow from the first of these to the second: most attempts start a program.
+// firstPause and lastPause are the shortest and the longest pause between attempts of Eventually. The pauses grow,
+// because most attempts start a program.
 const firstPause, lastPause = 50 * time.Millisecond, 400 * time.Millisecond
 
-// Eventually runs try until it returns nil. It returns the last error of try when that takes longer than limit.
+// Eventually calls try until it returns nil. After limit, it returns the last error of try.
 func Eventually(ctx context.Context, limit time.Duration, try func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// Kinds of machines, as docs/operations.md calls them in its tables of ports and files.
+// Kinds of machines, as docs/operations.md names them in its tables of ports and files.
 const (
 	EveryMachine   = "every machine"
 	ControlPlane   = "control plane"
@@ -25,9 +25,8 @@ const (
 	VirtualAddress = "virtual address"
 )
 
-// Documented compares what listens on a machine of some kinds, and the modes and owners of the files that
-// the cluster has there, with the tables of docs/operations.md: what is in one and not in the
-// other is an error.
+// Documented compares the listeners of a machine of some kinds, and the modes and owners of the cluster's files on it,
+// with the tables of docs/operations.md. Each difference is an error.
 func Documented(ctx context.Context, m *machines.Machine, kinds ...string) error {
 	root, err := Root()
 	if err != nil {
@@ -69,7 +68,7 @@ func differences(what string, documented, found map[string]string) (list []error
 	return list
 }
 
-// rows are the cells of a table below a heading, without the header.
+// rows returns the cells of a table below a heading, without the header.
 func rows(text, heading string, columns int) (list [][]string) {
 	_, section, _ := strings.Cut(text, "\n"+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
@@ -86,7 +85,7 @@ func rows(text, heading string, columns int) (list [][]string) {
 	return list[min(1, len(list)):]
 }
 
-// portTable is who listens, by port/protocol and place.
+// portTable returns the listening processes by port/protocol and place.
 func portTable(text string, kinds []string) map[string]string {
 	table := map[string]string{}
 	for _, row := range rows(text, "## Ports", 5) {
@@ -102,7 +101,7 @@ func portTable(text string, kinds []string) map[string]string {
 	return table
 }
 
-// fileTable is the mode and owner by path; a{b,c} are two paths.
+// fileTable returns the mode and owner by path. A path a{b,c} stands for two paths.
 func fileTable(text string, kinds []string) map[string]string {
 	table := map[string]string{}
 	for _, row := range rows(text, "## Files", 3) {
@@ -124,7 +123,7 @@ func fileTable(text string, kinds []string) map[string]string {
 
 var listenerLine = regexp.MustCompile(`(?m)^(\w+) +\S+ +\S+ +\S+ +(\S+):(\d+) .*?(?:users:\(\("([^"]*)".*)?$`)
 
-// listeners asks a machine's kernel who listens where.
+// listeners returns the listening processes of a machine.
 func listeners(ctx context.Context, m *machines.Machine) (map[string]string, error) {
 	out, err := Output(m.SSH(ctx, "root", "ss -Hltnup"))
 	if err != nil {
@@ -141,10 +140,10 @@ func listeners(ctx context.Context, m *machines.Machine) (map[string]string, err
 		case strings.HasPrefix(at, "127.") || at == "[::1]":
 			at = "loopback"
 		}
-		if who == "containerd" { // the kernel chooses
+		if who == "containerd" { // the kernel chooses the port
 			port = "any"
 		}
-		if who == "kube-controller" { // the kernel's names have 15 letters
+		if who == "kube-controller" { // the kernel truncates names to 15 characters
 			who = "kube-controller-manager"
 		}
 		found[port+"/"+l[1]+" at "+at] = who
@@ -152,7 +151,7 @@ func listeners(ctx context.Context, m *machines.Machine) (map[string]string, err
 	return found, nil
 }
 
-// modes are those of the files that the cluster has on a machine; pods' and the store's own are not looked at.
+// modes returns the modes and owners of the cluster's files on a machine, without the files of pods and of etcd's data.
 func modes(ctx context.Context, m *machines.Machine) (map[string]string, error) {
 	out, err := Output(
 		m.SSH(

@@ -8,7 +8,7 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// Units is every unit that a machine of a cluster can run, etcd and containerd included.
+// Units are all units that a machine of a cluster can run, including etcd and containerd.
 var Units = []string{
 	"etcd",
 	"kube-apiserver",

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// RaceReport is how a report of the race detector begins.
+// RaceReport is the beginning of a report of the race detector.
 const RaceReport = "WARNING: DATA RACE"
 
-// Down takes the lab down. When clusterctl of the bundle is built with the race detector, it first reads the journals
-// of all machines that run, and returns an error for every machine whose daemons reported a race.
+// Down deletes the lab. If the bundle's clusterctl was built with the race detector, it first reads the journals of all
+// running machines, and returns an error for every machine whose daemons reported a race.
 func (c *Cluster) Down(ctx context.Context) error {
 	return errors.Join(c.races(ctx), c.Lab.Down(ctx))
 }
@@ -29,7 +29,7 @@ func (c *Cluster) races(ctx context.Context) error {
 		if !m.Running() {
 			continue
 		}
-		// journalctl exits with 1 when nothing matches.
+		// journalctl exits with 1 if no entry matches.
 		text, err := m.Run(ctx, "journalctl --no-pager -o short | grep -A 60 '"+RaceReport+"' || true")
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read the journal of %s: %w", m.Name, err))
@@ -41,7 +41,7 @@ func (c *Cluster) races(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// DetectsRaces reports whether a program is built with the race detector.
+// DetectsRaces reports whether a program was built with the race detector.
 func DetectsRaces(program string) (bool, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package containerdtest gives tests a containerd of their own: the bundle's, with
-// directories, a network namespace and images that nobody else sees. It is for tests
-// only, and needs root.
+// Package containerdtest gives tests their own containerd, from the bundle, with separate directories, network
+// namespace and images. It is only for tests, and needs root.
 package containerdtest
 
 import (
@@ -31,8 +30,7 @@ import (
 
 const inside = "CONTAINERDTEST_INSIDE"
 
-// Main runs a package's tests in namespaces of their own, for network and mounts.
-// It is called from TestMain.
+// Main runs a package's tests in new network and mount namespaces. TestMain calls it.
 func Main(m *testing.M) {
 	if os.Getenv(inside) != "" {
 		if err := exec.Command("ip", "link", "set", "lo", "up").Run(); err != nil {
@@ -63,7 +61,7 @@ func Main(m *testing.M) {
 type Containerd struct {
 	Dir      string
 	Endpoint string // unix:///…
-	Busybox  string // an image with every busybox command
+	Busybox  string // an image with busybox and links for its commands
 	Bin      string // directory of the bundle
 
 	config string
@@ -113,8 +111,7 @@ func Start(t *testing.T) *Containerd {
 	return c
 }
 
-// unmount undoes all mounts below a directory. They are this process' own, as its
-// mount namespace is.
+// unmount removes all mounts below a directory. They exist only in this process' mount namespace.
 func unmount(dir string) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -155,7 +152,7 @@ func (c *Containerd) Run(t *testing.T) {
 	}
 }
 
-// Stop ends the process; containers go on.
+// Stop ends the process. Containers keep running.
 func (c *Containerd) Stop() {
 	if c.cmd != nil {
 		_ = c.cmd.Process.Signal(syscall.SIGTERM)
@@ -164,7 +161,7 @@ func (c *Containerd) Stop() {
 	}
 }
 
-// bundle finds the directory that the bundle was built in.
+// bundle returns the directory with the built bundle.
 func bundle(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()

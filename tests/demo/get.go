@@ -18,14 +18,14 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// asTable has the API server make a table of objects, as it does for kubectl.
+// asTable is the media type with which the API server returns objects as a table, as it does for kubectl.
 const asTable = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
-// table is what is read of a Table.
+// table is the part of a Table that is used.
 type table struct {
 	ColumnDefinitions []struct {
 		Name     string
-		Priority int // above 0: only shown when there is room
+		Priority int // above 0: only shown if there is room
 	}
 	Rows []struct {
 		Cells  []any
@@ -95,7 +95,8 @@ func ask(ctx context.Context, c *cluster.Cluster, path, accept string, into any)
 	return nil
 }
 
-// administrator reads the kubeconfig: where the API server is, and a client that it lets in.
+// administrator reads the kubeconfig. It returns the URL of the API server, and a client with the administrator's
+// certificate.
 func administrator(c *cluster.Cluster) (server string, client *http.Client, err error) {
 	text, err := os.ReadFile(c.Kubeconfig())
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command demo shows the main job on this host: three machines that have nothing but
-// Linux, systemd and sshd become a cluster with a workload that answers.
+// Command demo shows what clusterctl is for on this host: three machines that have only Linux, systemd and sshd become
+// a cluster with a workload that answers.
 package main
 
 import (

@@ -12,15 +12,15 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// command is a line to try, pasted into a shell as it is printed.
+// command is a command line to try, which can be copied from the output into a shell.
 type command struct {
 	line  string
 	shows string
-	want  string // a regular expression of what it prints
+	want  string // a regular expression for its output
 }
 
-// commands are the lines to try, in order: each finds what those before it have left. run is how this program is
-// called.
+// commands returns the command lines to try, in order. Each depends on the effects of those before it. run is the
+// command that calls this program.
 func commands(run string, kubectl bool) []command {
 	list := []command{
 		{"exec clusterctl status", "machines, nodes and workloads", `(?s)machine\.node\["b"] +node +True .*web: well`},
@@ -86,7 +86,7 @@ func hasKubectl(c *cluster.Cluster) bool {
 	return err == nil
 }
 
-// program is how a shell in the working directory calls this program for a demo.
+// program returns the command that calls this program for a demo from a shell in the working directory.
 func program(name string) string {
 	path, err := os.Executable()
 	if err != nil {

@@ -46,7 +46,7 @@ func up(ctx context.Context, name string) error {
 	return try(os.Stdout, c)
 }
 
-// provision makes the machines a cluster.
+// provision makes a cluster of the machines.
 func provision(ctx context.Context, c *cluster.Cluster) error {
 	if err := webimage.Write(c.Bundle, filepath.Join(c.Folder, "images/web.tar")); err != nil {
 		return err
@@ -63,8 +63,8 @@ func provision(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// answers shows the nodes and pods, and that the workload serves, from other machines,
-// through its Service address and through a node's port.
+// answers prints the nodes and pods, and checks from other machines that the workload serves through its Service
+// address and through a node's port.
 func answers(ctx context.Context, c *cluster.Cluster) error {
 	for _, path := range []string{"/api/v1/nodes", "/api/v1/pods"} {
 		if err := printTable(ctx, os.Stdout, c, path); err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// The machines' addresses are examples/small's.
+// The machines' addresses are those of examples/small.
 const (
 	control = "10.99.0.11"
 	node    = "10.99.0.21"
@@ -26,10 +26,10 @@ const (
 
 var tlsAddresses = []string{control + ":6443", node + ":10250"}
 
-// floods are what strangers do, each again and again on several connections at once.
+// floods are requests of unauthenticated clients. Each is repeated on several connections at once.
 var floods = []struct {
 	name  string
-	times int // at once
+	times int // number of parallel loops
 	do    func(context.Context) error
 }{
 	{"connections that say nothing", 200, idle},
@@ -49,7 +49,7 @@ var floods = []struct {
 	{"names that do not exist", 4, names},
 }
 
-// flood does all of them for a while.
+// flood runs all floods for a time.
 func flood(ctx context.Context, length time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -75,7 +75,7 @@ func flood(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// pause is false when ctx has ended.
+// pause waits. It returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -85,7 +85,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hold keeps a connection until its server ends it, or for half a minute.
+// hold keeps a connection until its server ends it, for at most half a minute.
 func hold(ctx context.Context, conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
@@ -143,7 +143,7 @@ func shaken(ctx context.Context) error {
 	return nil
 }
 
-// client is an HTTP/2 connection on which anything is said.
+// client is an HTTP/2 connection that can send any frame.
 type client struct {
 	*http2.Framer
 	conn  *tls.Conn
@@ -199,7 +199,7 @@ func (c *client) ask(id uint32, method, path string, end bool, more ...string) e
 	return nil
 }
 
-// many asks on one connection until that ends.
+// many calls ask on one connection until the connection ends.
 func many(ctx context.Context, ask func(c *client, id uint32) error) error {
 	c, end, err := connect(ctx)
 	if err != nil {
@@ -208,7 +208,7 @@ func many(ctx context.Context, ask func(c *client, id uint32) error) error {
 	defer end()
 	for i := range uint32(2000) {
 		if err := ask(c, 2*i+1); err != nil || ctx.Err() != nil {
-			return nil // it was closed: what a flood is for
+			return nil // the server closed the connection, which is correct
 		}
 	}
 	return nil
@@ -325,7 +325,7 @@ func trickle(ctx context.Context) error {
 	return nil
 }
 
-// slowly says something to the ingress, and then a byte after the other for as long as it takes them.
+// slowly sends a text to the ingress, and then single bytes until the ingress closes the connection.
 func slowly(first string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := dial(ctx, node+":80")
@@ -358,7 +358,7 @@ func tokens(ctx context.Context) error {
 	})
 }
 
-// names asks the name server for names that nobody has asked for.
+// names queries the name server for random names.
 func names(ctx context.Context) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", node+":53")
 	if err != nil {

@@ -1,10 +1,10 @@
-// Command flood has strangers flood every listener of a cluster, with whatever costs them little and a daemon much,
-// while the daemons' memory is watched and an administrator asks:
+// Command flood sends floods of cheap, costly requests from unauthenticated clients to every listener of a cluster.
+// Meanwhile it measures the daemons' memory, and sends requests as an administrator and as a client of the ingress:
 //
-//	go run ./tests/flood -minutes 10    # brings a lab up, floods it, takes it down
+//	go run ./tests/flood -minutes 10    # starts a lab, floods it, deletes it
 //
-// It ends with status 1 when a daemon took more memory than docs/operations.md says, was restarted, or when the
-// administrator, or a client of the ingress, was not answered.
+// It exits with status 1 if a daemon used more memory than docs/operations.md states or was restarted, or if the
+// administrator or the client of the ingress received no answer.
 package main
 
 import (
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// run floods a cluster of its own.
+// run starts a cluster and floods it.
 func run(ctx context.Context, length time.Duration) (err error) {
 	c, err := up(ctx, fmt.Sprintf("flood-%d", os.Getpid()))
 	if c != nil {
@@ -81,7 +81,7 @@ func run(ctx context.Context, length time.Duration) (err error) {
 	}
 }
 
-// routed has the workload of tests/demo behind the ingress.
+// routed puts the workload of tests/demo behind the ingress.
 const routed = `
 object "networking.k8s.io/v1" "Ingress" "web" {
   namespace = "shop"
@@ -91,7 +91,7 @@ object "networking.k8s.io/v1" "Ingress" "web" {
 }
 `
 
-// up brings examples/small up, with an ingress and a workload behind it.
+// up starts the cluster of examples/small, with an ingress and a workload behind it.
 func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -128,7 +128,7 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	return c, c.Apply(ctx, os.Stderr)
 }
 
-// documented is how many MiB each daemon may take under floods, as docs/operations.md says.
+// documented returns the maximum memory of each daemon under floods, in MiB, from docs/operations.md.
 func documented() (map[string]int, error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -156,11 +156,11 @@ func documented() (map[string]int, error) {
 	return most, nil
 }
 
-// watcher sees what daemons take, and whether the administrator is answered.
+// watcher records the memory of the daemons, and whether the administrator receives answers.
 type watcher struct {
 	c         *cluster.Cluster
-	peaks     map[string]int    // MiB by daemon
-	processes map[string]string // process by machine and daemon
+	peaks     map[string]int    // maximum in MiB by daemon
+	processes map[string]string // process id by machine and daemon
 	findings  []error
 	asked     int
 	slowest   time.Duration
@@ -169,7 +169,7 @@ type watcher struct {
 const memory = `for u in kube-apiserver kube-controller-manager kube-scheduler etcd kubelet kube-proxy kube-network kube-dns kube-ingress metrics-server containerd; do
   pid=$(systemctl show -p MainPID --value $u.service); [ "${pid:-0}" = 0 ] || echo $u $pid $(awk '/^VmRSS/{print $2}' /proc/$pid/status); done`
 
-// fetch asks the ingress that is flooded, as a client of another address.
+// fetch sends a request to the flooded ingress from another client address.
 const fetch = `timeout 20 bash -c 'exec 3<>/dev/tcp/` + node + `/80; printf "GET / HTTP/1.0\r\nHost: shop\r\n\r\n" >&3; head -1 <&3' | grep -q " 200 "`
 
 func (w *watcher) look(ctx context.Context) error {

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/net/websocket"
 )
 
-// echo stands in for the suite's backends, whose image is nowhere to be had without its registry: one server for each
-// pod, at the pod's address, that answers with what it was asked, in the suite's words.
+// echo replaces a backend of the suite, whose image is only available from its registry. It is one server for each pod,
+// at the pod's address, that answers with the properties of the request in the suite's format.
 type echo struct {
 	namespace, pod, ip string
 	servers            []*http.Server
 }
 
-// heard is an answer.
+// heard is the body of an answer.
 type heard struct {
 	Path      string              `json:"path"`
 	Host      string              `json:"host"`
@@ -35,12 +35,12 @@ type heard struct {
 	Pod       string              `json:"pod"`
 }
 
-// start listens on 3000, where HTTP/1 and WebSockets are spoken, and on 3001, where HTTP/2 is without TLS.
+// start listens on port 3000 for HTTP/1 and WebSockets, and on port 3001 for HTTP/2 without TLS.
 func (e *echo) start() error {
 	paths := http.NewServeMux()
 	paths.Handle("/ws", websocket.Handler(func(ws *websocket.Conn) { _, _ = io.Copy(ws, ws) }))
 	paths.HandleFunc("/", e.answer)
-	// The mux would redirect a path with two slashes; the suite's servers do not.
+	// The mux would redirect a path with two slashes, but the suite's servers do not.
 	whole := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path = strings.ReplaceAll(r.URL.Path, "//", "/")
 		paths.ServeHTTP(w, r)
@@ -107,13 +107,13 @@ func (e *echo) answer(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// echoes are the servers of all pods that run, by the pods' names.
+// echoes are the servers of all running pods, by the pods' names.
 type echoes struct {
 	mu  sync.Mutex
 	all map[string]*echo
 }
 
-// set has a server at an address, or at none.
+// set starts or moves the server of a pod to an address. If the address is empty, the server stops.
 func (all *echoes) set(namespace, pod, ip string) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -11,10 +11,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Pods are numbered: the first Here of Numbers are on the machine that is looked at.
+// Here and Numbers are counts of pods. Pods are numbered below Numbers, and those below Here are on the machine under
+// test.
 const Here, Numbers = 4, 8
 
-// Outside are addresses of nobody in the cluster.
+// Outside are addresses outside the cluster.
 var Outside = []netip.Addr{
 	netip.MustParseAddr(
 		"192.0.2.1",
@@ -22,10 +23,10 @@ var Outside = []netip.Addr{
 	netip.MustParseAddr("2001:db8::2"),
 }
 
-// Networks are those of the pods of the machine.
+// Networks are the pod networks of the machine under test.
 var Networks = []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00:1::/64")}
 
-// DrawCluster draws namespaces, without pods and policies.
+// DrawCluster draws namespaces without pods and policies.
 func DrawCluster(t *rapid.T) *Cluster {
 	return &Cluster{
 		Namespaces: map[string]map[string]string{"a": drawLabels(t), "b": drawLabels(t)},
@@ -143,7 +144,7 @@ func DrawPolicy(t *rapid.T, namespace, name string) *networkingv1.NetworkPolicy 
 	return p
 }
 
-// DrawPod draws a pod whose number says which addresses it has, so that no two have the same.
+// DrawPod draws a pod. Its number determines its addresses, so that no two pods have the same.
 func DrawPod(t *rapid.T, number int) *Pod {
 	m := &Pod{Here: number < Here}
 	m.Name, m.Namespace, m.Labels = fmt.Sprint(

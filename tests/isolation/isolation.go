@@ -1,6 +1,6 @@
-// Package isolation reads network policies plainly: slowly, sentence by sentence of their specification, for tests to
-// hold against it what rules decide. It draws clusters, and says of every packet whether it may pass. How rules are
-// made it does not know.
+// Package isolation implements the specification of network policies slowly and sentence by sentence, so that tests can
+// compare it with what the rules of the data plane decide. It draws clusters, and decides for every packet whether it
+// may pass. It does not depend on how the rules are made.
 package isolation
 
 import (
@@ -15,14 +15,14 @@ import (
 	"clusterctl/daemons/api/peers"
 )
 
-// Cluster is everything that the specification speaks of.
+// Cluster is everything that the specification refers to.
 type Cluster struct {
 	Namespaces map[string]map[string]string // labels, by name
 	Pods       map[string]*Pod              // by UID
 	Policies   map[string]*networkingv1.NetworkPolicy
 }
 
-// Pod is a pod, on the machine that is looked at or elsewhere.
+// Pod is a pod on the machine under test, or on another machine.
 type Pod struct {
 	Namespace, Name string
 	Labels          map[string]string
@@ -31,21 +31,22 @@ type Pod struct {
 	Here            bool
 }
 
-// Port is a port that a container calls by a name.
+// Port is a named port of a container.
 type Port struct {
 	Name     string
 	Protocol uint8
 	Number   uint16
 }
 
-// Packet is the first one of a connection.
+// Packet is the first packet of a connection.
 type Packet struct {
 	From, To netip.Addr
 	Protocol uint8
 	Port     uint16
 }
 
-// Allows reads the specification: a packet of a pod of this machine, or to one, may pass if both ends let it.
+// Allows follows the specification: a packet from or to a pod of this machine may pass if the policies at both ends
+// allow it.
 func (c *Cluster) Allows(p Packet) bool {
 	from, to := c.At(p.From), c.At(p.To)
 	if from != nil && from == to {
@@ -60,7 +61,7 @@ func (c *Cluster) Allows(p Packet) bool {
 	return true
 }
 
-// At returns the pod that has an address, nil if none has.
+// At returns the pod that has an address, or nil.
 func (c *Cluster) At(a netip.Addr) *Pod {
 	for _, m := range c.Pods {
 		if slices.Contains(m.Addresses, a) {
@@ -70,7 +71,8 @@ func (c *Cluster) At(a netip.Addr) *Pod {
 	return nil
 }
 
-// lets reports whether the policies of a pod let a packet pass whose other end is a pod, or nil for none.
+// lets reports whether the policies of a pod allow a packet. other is the pod at the other end, or nil if it is not a
+// pod.
 func (c *Cluster) lets(pod, other *Pod, p Packet, kind networkingv1.PolicyType) bool {
 	isolated := false
 	for _, policy := range c.Policies {
@@ -132,10 +134,10 @@ func (c *Cluster) peered(namespace string, list []networkingv1.NetworkPolicyPeer
 	return false
 }
 
-// numbers are protocols as packets have them.
+// numbers are the IP protocol numbers.
 var numbers = map[corev1.Protocol]uint8{corev1.ProtocolTCP: 6, corev1.ProtocolUDP: 17, corev1.ProtocolSCTP: 132}
 
-// ported reports whether a packet is to one of the ports; named ones are those of the pod that gets it.
+// ported reports whether a packet goes to one of the ports. A named port is a port of the receiving pod.
 func ported(list []networkingv1.NetworkPolicyPort, receiver *Pod, p Packet) bool {
 	if len(list) == 0 {
 		return true
@@ -197,7 +199,8 @@ func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 	return true
 }
 
-// Publish tells of the slices of the groups that are needed, as the controller would: one for each pod.
+// Publish calls tell for the endpoint slices of the needed groups, as the controller would publish them: one slice for
+// each pod.
 func (c *Cluster) Publish(
 	needed map[string]bool,
 	tell func(group, slice string, addresses []netip.Addr, ports []Port),

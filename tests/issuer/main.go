@@ -1,6 +1,5 @@
-// Command issuer is somebody else's issuer of tokens (OIDC), for the tests: it says where its keys
-// are, writes one token of its user ann and an AuthenticationConfiguration that names it, and ends
-// by itself.
+// Command issuer is an external issuer of tokens (OIDC) for the tests. It serves its keys, writes one token for its
+// user ann and an AuthenticationConfiguration that names the issuer, and ends after a time limit.
 package main
 
 import (
@@ -83,7 +82,7 @@ func handler(url string, key *ecdsa.PrivateKey) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(what any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
-			_ = json.NewEncoder(w).Encode(what) // who has gone needs no answer
+			_ = json.NewEncoder(w).Encode(what) // an error means that the client has closed the connection
 		}
 	}
 	mux.HandleFunc(

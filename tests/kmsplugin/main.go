@@ -1,5 +1,5 @@
-// Command kmsplugin is a KMS plugin for clusters of tests. The name of its key is in a file: who writes another there
-// has rotated the key.
+// Command kmsplugin is a KMS plugin for clusters of tests. A file contains the name of its key. Writing another name
+// into the file rotates the key.
 package main
 
 import (
@@ -21,9 +21,9 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	_ = os.Remove(*socket) // of a process that was killed
+	_ = os.Remove(*socket) // left by a process that was killed
 	s := &server.Server{Secret: *secret, Key: func() string {
-		text, _ := os.ReadFile(*key) // without one it has no key, and says so by that
+		text, _ := os.ReadFile(*key) // without the file the key ID is empty, which reports the problem
 		return strings.TrimSpace(string(text))
 	}}
 	if err := s.Serve(ctx, *socket); err != nil {

@@ -1,6 +1,6 @@
-// Command lab brings real machines up on this host, breaks them and takes them down:
+// Command lab starts real machines on this host, causes faults and deletes the machines:
 //
-//	go run ./tests/lab up 3          # machines m1, m2, m3 at 10.99.0.11 and on
+//	go run ./tests/lab up 3          # machines m1, m2, m3 at 10.99.0.11 and following
 //	go run ./tests/lab ssh m1 uptime
 //	go run ./tests/lab cut m2; go run ./tests/lab heal m2
 //	go run ./tests/lab down

@@ -1,4 +1,4 @@
-// Package netns has networks of their own for tests that ask the kernel, as pods and machines have them.
+// Package netns creates network namespaces, such as pods and machines have, for tests that use the kernel.
 package netns
 
 import (
@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stack is a network of its own. It ends with its test.
+// Stack is a network namespace. It ends with its test.
 type Stack struct{ file *os.File }
 
-// New makes a network in which nothing is but its loopback.
+// New creates a network namespace that has only its loopback interface.
 func New(t testing.TB) *Stack {
 	t.Helper()
 	s := &Stack{}
@@ -33,7 +33,7 @@ func New(t testing.TB) *Stack {
 	return s
 }
 
-// Here is the network that the test itself is in.
+// Here returns the network namespace of the test.
 func Here(t testing.TB) *Stack {
 	t.Helper()
 	file, err := os.Open("/proc/self/ns/net")
@@ -44,7 +44,7 @@ func Here(t testing.TB) *Stack {
 	return &Stack{file}
 }
 
-// Inside does something on a thread that is in the network, which ends with it.
+// Inside calls do on a thread in the network namespace. The thread ends afterwards.
 func (s *Stack) Inside(do func() error) error {
 	return onThread(func() error {
 		if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -54,14 +54,14 @@ func (s *Stack) Inside(do func() error) error {
 	})
 }
 
-// onThread does something on a thread that ends with it. The process's first thread is none: it never ends, and what
-// /proc/self tells of networks is what that one sees.
+// onThread calls do on a thread that ends afterwards. It does not use the process's first thread, because that never
+// ends, and /proc/self shows the networks of that thread.
 func onThread(do func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			err := onThread(do) // while this thread is held
+			err := onThread(do) // this thread stays locked meanwhile
 			runtime.UnlockOSThread()
 			done <- err
 			return
@@ -71,13 +71,13 @@ func onThread(do func() error) error {
 	return <-done
 }
 
-// IP runs ip in the network with words that stand in one text.
+// IP runs the command ip in the network namespace. words are its arguments in one string.
 func (s *Stack) IP(t testing.TB, words string) {
 	t.Helper()
 	s.run(t, exec.Command("ip", strings.Fields(words)...))
 }
 
-// Give gives an interface to another network.
+// Give moves an interface to another network namespace.
 func (s *Stack) Give(t testing.TB, link string, to *Stack) {
 	t.Helper()
 	cmd := exec.Command("ip", "link", "set", link, "netns", "/proc/self/fd/3")
@@ -97,7 +97,7 @@ func (s *Stack) run(t testing.TB, cmd *exec.Cmd) {
 	}
 }
 
-// Set writes a setting of the network's kernel, whose name has dots.
+// Set writes a sysctl of the network namespace by its dotted name.
 func (s *Stack) Set(t testing.TB, name, value string) {
 	t.Helper()
 	if err := s.Inside(func() error {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// certificate returns what all replicas of the operator serve with, by file names: what
-// the first of them made.
+// certificate returns the serving certificate of all replicas of the operator, by file names. The first replica creates
+// it.
 func certificate(ctx context.Context, c client.Client, namespace string) (map[string][]byte, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "operator-certificate"}}
 	made, err := issue(namespace)
@@ -39,7 +39,7 @@ func certificate(ctx context.Context, c client.Client, namespace string) (map[st
 	return secret.Data, nil
 }
 
-// issue makes a certificate that vouches for itself.
+// issue creates a self-signed certificate.
 func issue(namespace string) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

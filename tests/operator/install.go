@@ -18,7 +18,7 @@ import (
 // service is the name of the service in front of the operator.
 const service = "operator"
 
-// install makes the definition of Sites and the webhooks that judge them.
+// install creates the definition of Sites, and their webhooks.
 func install(ctx context.Context, c client.Client, namespace string, at url.URL, ca []byte) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "sites.operator.example.com"},

@@ -1,7 +1,6 @@
-// Command operator is an operator as people write them with controller-runtime, for the
-// tests: it makes a Deployment of each Site, whose two versions it converts, and whose
-// writes it defaults and judges by webhooks. It installs its definition and its webhooks
-// by itself.
+// Command operator is an operator as users write them with controller-runtime, for the tests. It creates a Deployment
+// for each Site. It converts between the two versions of Site, and its webhooks default and validate writes of Sites.
+// It installs its definition and its webhooks by itself.
 package main
 
 import (
@@ -37,7 +36,7 @@ func main() {
 		"where the API server reaches the webhooks; empty means by the service named operator",
 	)
 	health := flag.String("health", ":8081", "where to answer whether the operator is ready")
-	flag.Parse() // kubeconfig is a flag of controller-runtime's
+	flag.Parse() // controller-runtime defines the flag kubeconfig
 	if err := run(ctrl.SetupSignalHandler(), *namespace, *address, *health); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -75,7 +74,7 @@ func run(ctx context.Context, namespace, address, health string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // the process ends
+	defer func() { _ = os.RemoveAll(folder) }() // an error does not matter, because the process ends
 	pair, err := certificate(ctx, direct, namespace)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	v2 "clusterctl/tests/operator/v2"
 )
 
-// most is how many replicas a site may have.
+// most is the maximum number of replicas of a site.
 const most = 5
 
 func setUp(mgr ctrl.Manager) error {
@@ -34,7 +34,7 @@ func setUp(mgr ctrl.Manager) error {
 	return nil
 }
 
-// sites makes a Deployment of each Site.
+// sites creates a Deployment for each Site.
 type sites struct{ client client.Client }
 
 // Reconcile implements reconcile.Reconciler.
@@ -66,7 +66,7 @@ func (r *sites) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result, err
 	return ctrl.Result{}, r.client.Status().Update(ctx, site)
 }
 
-// judge defaults sites and refuses those that are too many.
+// judge sets defaults of sites and refuses sites with too many replicas.
 type judge struct{}
 
 // Default implements admission.Defaulter.

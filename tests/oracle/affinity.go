@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// requiredTerms are the terms of a pod's required affinity, or anti-affinity, to other pods.
+// requiredTerms returns the terms of a pod's required affinity or anti-affinity to other pods.
 func requiredTerms(pod *corev1.Pod, anti bool) []corev1.PodAffinityTerm {
 	a := pod.Spec.Affinity
 	switch {
@@ -30,8 +30,9 @@ func preferredTerms(pod *corev1.Pod, anti bool) []corev1.WeightedPodAffinityTerm
 	return nil
 }
 
-// about is whether a term of a pod is about another: in one of its namespaces, selected by it, with the pod's own
-// values of matchLabelKeys and without those of mismatchLabelKeys. Keys that the pod lacks are ignored.
+// about reports whether a term of a pod applies to another pod. The other pod is in one of the term's namespaces, its
+// selector selects it, and it has the pod's own values of matchLabelKeys and not those of mismatchLabelKeys. Keys that
+// the pod lacks are ignored.
 func (w *World) about(t corev1.PodAffinityTerm, pod, other *corev1.Pod) bool {
 	if !w.inNamespaces(t, pod, other.Namespace) || !selects(t.LabelSelector, other.Labels) {
 		return false
@@ -49,8 +50,8 @@ func (w *World) about(t corev1.PodAffinityTerm, pod, other *corev1.Pod) bool {
 	return true
 }
 
-// inNamespaces: a term is about the namespaces it names and those its selector selects, or the pod's own if it has
-// neither. An empty selector selects all.
+// inNamespaces reports whether a term applies to a namespace. It applies to the namespaces that it names and those that
+// its selector selects, or to the pod's own namespace if it has neither. An empty selector selects all.
 func (w *World) inNamespaces(t corev1.PodAffinityTerm, pod *corev1.Pod, namespace string) bool {
 	if t.NamespaceSelector == nil && len(t.Namespaces) == 0 {
 		return namespace == pod.Namespace
@@ -63,15 +64,15 @@ func (w *World) inNamespaces(t corev1.PodAffinityTerm, pod *corev1.Pod, namespac
 	})
 }
 
-// together is whether both nodes have the topology key, with the same value.
+// together reports whether both nodes have the topology key with the same value.
 func together(key string, a, b *corev1.Node) bool {
 	mine, has := a.Labels[key]
 	theirs, has2 := b.Labels[key]
 	return has && has2 && mine == theirs
 }
 
-// interPodAffinity refuses nodes by the required affinity and anti-affinity of the pod and by the anti-affinity of
-// those that run already, in this order.
+// interPodAffinity refuses nodes by the required affinity and anti-affinity of the pod, and by the anti-affinity of
+// running pods, in this order.
 func interPodAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	if !c.nearRequired(pod, node) {
 		return unresolvable("node(s) didn't match pod affinity rules")
@@ -93,8 +94,8 @@ func interPodAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// nearRequired is whether, for each required term, a pod that all terms are about is in the node's domain. The first
-// pod of a group that has affinity to itself may run wherever the keys are.
+// nearRequired reports whether, for each required term, a pod to which all terms apply is in the node's domain. The
+// first pod of a group with affinity to itself may run on any node that has the keys.
 func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 	terms := requiredTerms(pod, false)
 	allAbout := func(other *corev1.Pod) bool {
@@ -117,9 +118,10 @@ func (c *cluster) nearRequired(pod *corev1.Pod, node *corev1.Node) bool {
 	return near || !anywhere && allAbout(pod)
 }
 
-// interPodAffinityScore prefers nodes by the weights of the preferred terms of the pod about those that run, and of
-// theirs about the pod. A required affinity of theirs counts as a preferred one, of weight 1 unless the configuration
-// says otherwise, which may also leave out theirs for pods without such terms.
+// interPodAffinityScore scores nodes by the weights of the pod's preferred terms that apply to running pods, and of
+// their terms that apply to the pod. A required affinity of a running pod counts as a preferred one, of weight 1 unless
+// the configuration sets another. The configuration may also ignore the preferred terms of running pods for pods
+// without such terms.
 func interPodAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	hard := int64(1)
 	if a := c.Arguments.Pods; a != nil {

@@ -7,7 +7,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Arguments are what a KubeSchedulerConfiguration says to plugins; nil where it says nothing.
+// Arguments are the plugin arguments of a KubeSchedulerConfiguration. A nil field is not set.
 type Arguments struct {
 	Fit      *configv1.NodeResourcesFitArgs
 	Balanced *configv1.NodeResourcesBalancedAllocationArgs
@@ -17,7 +17,7 @@ type Arguments struct {
 	Volumes  *configv1.VolumeBindingArgs
 }
 
-// File is a KubeSchedulerConfiguration with these arguments.
+// File returns a KubeSchedulerConfiguration with these arguments.
 func (a Arguments) File() ([]byte, error) {
 	type given struct {
 		Name string `json:"name"`
@@ -41,8 +41,8 @@ func (a Arguments) File() ([]byte, error) {
 	})
 }
 
-// between is the score at a utilization in percent: on the line between the points around it, or that of the outermost
-// point. A point's best score is 10.
+// between returns the score at a utilization in percent. It interpolates between the neighbouring points, and takes the
+// score of the outermost point beyond them. A point's best score is 10.
 func between(shape []configv1.UtilizationShapePoint, utilization int64) int64 {
 	const step = maxScore / 10
 	for i, p := range shape {
@@ -58,7 +58,7 @@ func between(shape []configv1.UtilizationShapePoint, utilization int64) int64 {
 	return int64(shape[len(shape)-1].Score) * step
 }
 
-// utilization is the share in percent that is taken, at most all of it.
+// utilization returns the share that is taken in percent, at most 100.
 func utilization(taken, has int64) int64 {
 	if has == 0 || taken > has {
 		return 100
@@ -66,7 +66,7 @@ func utilization(taken, has int64) int64 {
 	return taken * 100 / has
 }
 
-// enforced refuses nodes that the affinity of the configuration does not admit.
+// enforced reports whether the node affinity of the configuration admits a node.
 func enforced(c *cluster, node *corev1.Node) bool {
 	a := c.Arguments.Nodes
 	return a == nil || a.AddedAffinity == nil ||
@@ -74,7 +74,7 @@ func enforced(c *cluster, node *corev1.Node) bool {
 		matchesTerms(a.AddedAffinity.RequiredDuringSchedulingIgnoredDuringExecution, node)
 }
 
-// preferences are the preferred terms of the pod and of the configuration.
+// preferences returns the preferred terms of the pod and of the configuration.
 func (c *cluster) preferences(pod *corev1.Pod) []corev1.PreferredSchedulingTerm {
 	var terms []corev1.PreferredSchedulingTerm
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {

@@ -9,9 +9,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// nodeVolumeLimits refuses nodes without a driver that wants no pods of its volumes there, and those to which a driver
-// cannot attach as many volumes as there would be: the pods' and those of VolumeAttachments. A volume counts once,
-// whoever uses it.
+// nodeVolumeLimits refuses nodes that lack a driver which prevents the scheduling of its pods to such nodes. It also
+// refuses nodes to which a driver cannot attach the resulting number of volumes: the pods' volumes and those of
+// VolumeAttachments. A volume counts once, even if several pods use it.
 func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	csi := c.csiNode(node.Name)
 	wants := c.attachable(pod, csi)
@@ -61,9 +61,9 @@ func nodeVolumeLimits(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// attachable are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands
-// for one that its class's provisioner will make. Volumes of what was in Kubernetes itself are those of the drivers
-// that have taken over, on nodes with a CSINode.
+// attachable returns the volumes of a pod that a driver attaches, with the driver of each. A claim without a volume
+// counts as a volume that its class's provisioner will create. On nodes with a CSINode, volumes of former in-tree
+// plugins belong to the CSI drivers that have replaced these.
 func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string]string {
 	result := map[string]string{}
 	add := func(driver, handle string) {
@@ -102,7 +102,7 @@ func (c *cluster) attachable(pod *corev1.Pod, csi *storagev1.CSINode) map[string
 	return result
 }
 
-// translated is the driver that has taken over a volume, and the driver's name of it.
+// translated returns the CSI driver that has replaced a volume's in-tree plugin, and the driver's handle of the volume.
 func translated(
 	aws *corev1.AWSElasticBlockStoreVolumeSource,
 	gce *corev1.GCEPersistentDiskVolumeSource,
@@ -127,8 +127,8 @@ func translated(
 	return "", ""
 }
 
-// sameDisk is whether two volumes are one disk that two pods cannot have on one node: read by both it may be, but for
-// EBS.
+// sameDisk reports whether two volumes are the same disk, which two pods on one node cannot both use. If both only read
+// the disk, they can use it, except with EBS.
 func sameDisk(a, b corev1.Volume) bool {
 	switch {
 	case a.GCEPersistentDisk != nil && b.GCEPersistentDisk != nil:

@@ -8,8 +8,9 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// room is whether the driver of a class, if it wants to be asked, has enough of it for the claim where the node is, and
-// where it has most. An object's maximumVolumeSize says more than its capacity.
+// room reports whether the driver of a class has enough capacity for the claim on the node, if the driver publishes
+// capacity. It returns the object with the largest capacity. If an object has a maximumVolumeSize, this is compared
+// instead of its capacity.
 func (c *cluster) room(
 	class *storagev1.StorageClass,
 	claim *corev1.PersistentVolumeClaim,
@@ -37,8 +38,9 @@ func (c *cluster) room(
 	return best, best != nil
 }
 
-// volumeBindingScore rates the share that the pod's unbound claims take of the volumes that they get, or if they get
-// none of the room in which theirs are made, class by class. By default it is the better the less they take.
+// volumeBindingScore scores the share that the pod's unbound claims take of the volumes that they get. If they get no
+// volumes, it scores the share of the capacity in which their volumes are provisioned. It computes the share for each
+// class. By default, a smaller share has a better score.
 func volumeBindingScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	shape := []configv1.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 	if c.Arguments.Volumes != nil && len(c.Arguments.Volumes.Shape) > 0 {

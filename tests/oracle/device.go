@@ -9,17 +9,18 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// What follows is of extended resources alone that a class of devices stands for. Classes select by driver, or all
+// This file covers only extended resources that a DeviceClass represents. Classes select devices by driver, or all
 // devices.
 
-// extended is whether a resource is one that devices may stand for.
+// extended reports whether devices can represent a resource.
 func extended(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) ||
 		strings.Contains(string(name), "/") && !strings.Contains(string(name), "kubernetes.io/")
 }
 
-// classFor is the class that is named as an extended resource: by its own name behind a prefix, or by the name that it
-// gives. Of several with that name it is the one created last, and of those the first by name.
+// classFor returns the class for an extended resource: the class whose own name with a prefix is the resource, or a
+// class that sets this extended resource name. Of several classes with that name, it is the one created last, and of
+// those the first by name.
 func (w *World) classFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	var best *resourcev1.DeviceClass
 	for _, c := range w.DeviceClasses {
@@ -37,7 +38,8 @@ func (w *World) classFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	return best
 }
 
-// backed is the class that a node has an extended resource by; nil where the node has it itself, or nobody has.
+// backed returns the class that provides an extended resource of a node. It is nil if the node has the resource itself,
+// or there is no class for it.
 func (w *World) backed(node *corev1.Node, name corev1.ResourceName) *resourcev1.DeviceClass {
 	if q := node.Status.Allocatable[name]; !extended(name) || !q.IsZero() {
 		return nil
@@ -45,7 +47,7 @@ func (w *World) backed(node *corev1.Node, name corev1.ResourceName) *resourcev1.
 	return w.classFor(name)
 }
 
-// driverOf is the driver whose devices a class selects; empty: it selects all.
+// driverOf returns the driver whose devices a class selects. It is empty if the class selects all devices.
 func driverOf(c *resourcev1.DeviceClass) string {
 	driver := ""
 	for _, s := range c.Spec.Selectors {
@@ -56,7 +58,8 @@ func driverOf(c *resourcev1.DeviceClass) string {
 	return driver
 }
 
-// devices are how many devices of a driver, or of all, a node can use, and how many of these claims have.
+// devices returns how many devices of a driver, or of all drivers, a node can use, and how many of these are allocated
+// to claims.
 func (w *World) devices(node *corev1.Node, driver string) (all, taken int64) {
 	for _, s := range w.Slices {
 		if driver != "" && s.Spec.Driver != driver || s.Spec.NodeName != nil && *s.Spec.NodeName != node.Name {
@@ -79,7 +82,7 @@ func (w *World) devices(node *corev1.Node, driver string) (all, taken int64) {
 	return all, taken
 }
 
-// dynamicResources refuses nodes that have too few devices left for the extended resources which they do not have
+// dynamicResources refuses nodes with too few free devices for the extended resources that the nodes do not have
 // themselves.
 func dynamicResources(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	wants, any, known := map[string]int64{}, false, true
@@ -97,7 +100,7 @@ func dynamicResources(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	if !any {
 		return nil
 	}
-	if !known { // the filter by resources was told to ignore it
+	if !known { // the filter by resources was configured to ignore the resource
 		return unresolvable("cannot fit resource")
 	}
 	var total int64

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The names that drawn objects share, few enough that they meet.
+// Names that drawn objects share. They are few, so that objects often refer to each other.
 var (
 	namespaces = []string{"a", "b", "c"}
 	zones      = []string{"za", "zb", "zc"}
@@ -26,14 +26,14 @@ var (
 	started0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// gpu is an extended resource, driver and ebsDriver are CSI drivers.
+// gpu is an extended resource. driver and ebsDriver are CSI drivers.
 const (
 	gpu       = corev1.ResourceName("example.com/gpu")
 	driver    = "csi.example.com"
 	ebsDriver = "ebs.csi.aws.com"
 )
 
-// draws makes random decisions. All shrink to the plainest.
+// draws makes random decisions. All of them shrink to the simplest case.
 type draws struct{ *rapid.T }
 
 func (d draws) upTo(n int, label string) int   { return rapid.IntRange(0, n).Draw(d.T, label) }
@@ -41,10 +41,10 @@ func (d draws) oneIn(n int, label string) bool { return d.upTo(n-1, label) == n-
 
 func pick[E any](d draws, label string, of ...E) E { return of[d.upTo(len(of)-1, label)] }
 
-// namespace is mostly the same one, so that what is drawn has to do with each other.
+// namespace returns mostly the same namespace, so that drawn objects affect each other.
 func (d draws) namespace() string { return pick(d, "namespace", "a", "a", "a", "b", "c") }
 
-// times is how often something is done: mostly not at all.
+// times returns how often to do something, which is mostly 0.
 func (d draws) times(most int, label string) int {
 	if !d.oneIn(3, label) {
 		return 0
@@ -52,7 +52,7 @@ func (d draws) times(most int, label string) int {
 	return 1 + d.upTo(most-1, label)
 }
 
-// Draw makes a cluster of up to 8 nodes and 25 pods, and up to 4 pods to place.
+// Draw draws a cluster with up to 8 nodes and 25 pods, and up to 4 pods to place.
 func Draw(t *rapid.T) (*World, []*corev1.Pod) {
 	d := draws{t}
 	w := &World{}
@@ -150,7 +150,7 @@ func (d draws) node(name string) *corev1.Node {
 	return n
 }
 
-// controllers are the services, owners and disruption budgets of pods.
+// controllers draws the services, owners and disruption budgets of pods.
 func (d draws) controllers(w *World) {
 	meta := func(kind string, i int) metav1.ObjectMeta {
 		name := fmt.Sprintf("%s%d", kind, i)
@@ -196,7 +196,7 @@ func (d draws) controllers(w *World) {
 	}
 }
 
-// selector selects pods by app, or by more.
+// selector returns a selector of pods by their app, or with more requirements.
 func (d draws) selector() *metav1.LabelSelector {
 	app := pick(d, "app", apps...)
 	switch d.upTo(7, "selector") {
@@ -220,7 +220,7 @@ func (d draws) selector() *metav1.LabelSelector {
 	}
 }
 
-// running is a pod on a node, or nominated to one, whether it would fit there or not.
+// running returns a pod on a node, or nominated to a node. It may not fit there.
 func (d draws) running(w *World, name string, nth int) *corev1.Pod {
 	p := DrawPod(d.T, w, name)
 	node := pick(d, "on", w.Nodes...).Name
@@ -251,7 +251,7 @@ func (d draws) running(w *World, name string, nth int) *corev1.Pod {
 	return p
 }
 
-// resize has the kubelet report other resources than the pod asks for.
+// resize sets a status with other resources than the pod requests, as a kubelet reports during a resize.
 func (d draws) resize(p *corev1.Pod) {
 	if d.oneIn(2, "pending") {
 		p.Status.Conditions = append(

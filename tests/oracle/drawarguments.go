@@ -5,7 +5,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// arguments are mostly the defaults.
+// arguments draws plugin arguments, which are mostly the defaults.
 func (d draws) arguments(w *World) {
 	a := &w.Arguments
 	if d.oneIn(3, "fit") {
@@ -71,7 +71,7 @@ func (d draws) arguments(w *World) {
 	}
 }
 
-// resources are some, with weights up to most.
+// resources returns some resources with weights up to most.
 func (d draws) resources(most int) []configv1.ResourceSpec {
 	var list []configv1.ResourceSpec
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory,

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// classGPU is the name of a class as an extended resource.
+// classGPU is the extended resource name of the class a.
 const classGPU = corev1.ResourceName(resourcev1.ResourceDeviceClassPrefix + "a")
 
-// devices are what drivers tell of, classes that stand for extended resources, and claims that have some.
+// devices draws devices of drivers, classes that represent extended resources, and claims with allocated devices.
 func (d draws) devices(w *World) {
 	if !d.oneIn(2, "devices") {
 		return

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// DrawPod makes a pod that has no node yet, with a few of all the things that a pod can ask of a scheduler.
+// DrawPod draws a pod without a node, with some of all properties that affect scheduling.
 func DrawPod(t *rapid.T, w *World, name string) *corev1.Pod {
 	d := draws{t}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -104,7 +104,7 @@ func (d draws) owner(w *World, p *corev1.Pod) {
 	}
 }
 
-// asked is what a container, or a pod as a whole, asks for.
+// asked draws the resource requests of a container, or of a pod as a whole.
 func (d draws) asked() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	if !d.oneIn(4, "no cpu") {
@@ -258,7 +258,7 @@ func (d draws) nodeTerm(w *World) corev1.NodeSelectorTerm {
 	return t
 }
 
-// terms are required and preferred terms about other pods.
+// terms draws required and preferred terms for other pods.
 func (d draws) terms() (required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
 	for range d.times(2, "required") {
 		required = append(required, d.term())
@@ -356,7 +356,8 @@ func (d draws) volumes(w *World, p *corev1.Pod) {
 	if d.oneIn(200, "missing claim") {
 		p.Spec.Volumes = append(p.Spec.Volumes, claimVolume("missing"))
 	}
-	fresh := d.oneIn(2, "new claims") // alone, so that what happens to others does not hide what happens to them
+	// without other claims, so that effects of others do not hide the effects of new claims
+	fresh := d.oneIn(2, "new claims")
 	for _, claim := range w.Claims {
 		switch isNew := strings.HasPrefix(claim.Name, "new"); {
 		case claim.Namespace != p.Namespace:

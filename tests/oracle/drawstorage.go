@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// storage are classes, volumes, claims and what the nodes' drivers can attach. No two volumes and no two claims have
-// the same size, so that it is clear which is the smallest.
+// storage draws classes, volumes, claims and what the nodes' drivers can attach. No two volumes and no two claims have
+// the same size, so that the smallest is unique.
 func (d draws) storage(w *World) {
 	now, later := storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer
 	w.Classes = []*storagev1.StorageClass{
@@ -37,7 +37,7 @@ func (d draws) storage(w *World) {
 	for i := range d.upTo(6, "claims") {
 		w.Claims = append(w.Claims, d.pvc(w, fmt.Sprintf("claim%d", i), i))
 	}
-	for i := range 1 + d.upTo(2, "new claims") { // nothing has become of them
+	for i := range 1 + d.upTo(2, "new claims") { // unbound, without a selected node
 		claim := d.pvc(&World{Nodes: w.Nodes}, fmt.Sprintf("new%d", i), 20+i)
 		claim.Annotations, claim.Spec.VolumeName, claim.DeletionTimestamp = nil, "", nil
 		class := pick(d, "class of new", "later", "later", "later", "static", "former")
@@ -56,7 +56,7 @@ func (d draws) storage(w *World) {
 	}
 }
 
-// drivers are what drivers want, and how much they have where.
+// drivers draws CSI drivers and their capacities.
 func (d draws) drivers(w *World) {
 	yes := true
 	for _, name := range []string{driver, ebsDriver} {
@@ -109,7 +109,7 @@ func (d draws) drivers(w *World) {
 	}
 }
 
-// csiNode is what drivers say of a node, and volumes that are attached to it.
+// csiNode draws the drivers of a node, and volumes that are attached to it.
 func (d draws) csiNode(w *World, name string) {
 	if d.oneIn(2, "attaches") {
 		n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -138,7 +138,7 @@ func (d draws) csiNode(w *World, name string) {
 	}
 }
 
-// disks are volumes of what was in Kubernetes itself.
+// disks draws volumes of former in-tree plugins.
 func (d draws) disks(p *corev1.Pod) {
 	add := func(source corev1.VolumeSource) {
 		p.Spec.Volumes = append(

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// selects is whether a label selector selects these labels. A nil one selects nothing, an empty one everything.
+// selects reports whether a label selector selects these labels. A nil selector selects nothing, and an empty one
+// selects everything.
 func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 	if s == nil {
 		return false
@@ -49,7 +50,7 @@ func hasAll(labels, want map[string]string) bool {
 	return true
 }
 
-// matchesTerms is whether any term of a node selector matches the node.
+// matchesTerms reports whether any term of a node selector matches the node.
 func matchesTerms(s *corev1.NodeSelector, node *corev1.Node) bool {
 	return slices.ContainsFunc(
 		s.NodeSelectorTerms,
@@ -57,7 +58,7 @@ func matchesTerms(s *corev1.NodeSelector, node *corev1.Node) bool {
 	)
 }
 
-// matchesTerm is whether all requirements of a term hold. A term without any matches no node.
+// matchesTerm reports whether the node meets all requirements of a term. A term without requirements matches no node.
 func matchesTerm(t corev1.NodeSelectorTerm, node *corev1.Node) bool {
 	if len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0 {
 		return false
@@ -103,7 +104,7 @@ func meets(r corev1.NodeSelectorRequirement, labels map[string]string) bool {
 	return false
 }
 
-// wantsNode is whether the pod's nodeSelector and required node affinity admit the node.
+// wantsNode reports whether the pod's nodeSelector and required node affinity admit the node.
 func wantsNode(pod *corev1.Pod, node *corev1.Node) bool {
 	if !hasAll(node.Labels, pod.Spec.NodeSelector) {
 		return false
@@ -119,7 +120,7 @@ func requiredNodeAffinity(pod *corev1.Pod) *corev1.NodeSelector {
 	return nil
 }
 
-// tolerates is whether any toleration of the pod tolerates the taint.
+// tolerates reports whether any toleration of the pod tolerates the taint.
 func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
 	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
 		if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
@@ -145,7 +146,7 @@ func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
 	})
 }
 
-// decimal reads an integer as it is printed: without a plus sign and leading zeros.
+// decimal parses an integer in its canonical form: without a plus sign and leading zeros.
 func decimal(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == s

@@ -10,7 +10,7 @@ import (
 // maxScore is the best score of a plugin on a node.
 const maxScore = 100
 
-// nodeUnschedulable refuses cordoned nodes to pods that do not tolerate the taint that stands for it.
+// nodeUnschedulable refuses cordoned nodes to pods that do not tolerate the unschedulable taint.
 func nodeUnschedulable(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	if node.Spec.Unschedulable && !tolerates(pod, taint) {
@@ -19,7 +19,7 @@ func nodeUnschedulable(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal 
 	return nil
 }
 
-// nodeName refuses all nodes but the one that the pod names.
+// nodeName refuses all nodes except the node that the pod names.
 func nodeName(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
 		return unresolvable("node(s) didn't match the requested node name")
@@ -45,7 +45,8 @@ func toleratesNode(pod *corev1.Pod, node *corev1.Node) bool {
 	return true
 }
 
-// taintTolerationScore is best for nodes with the fewest PreferNoSchedule taints that the pod does not tolerate.
+// taintTolerationScore gives the best score to nodes with the fewest PreferNoSchedule taints that the pod does not
+// tolerate.
 func taintTolerationScore(_ *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	scores := make([]int64, len(nodes))
 	for i, node := range nodes {
@@ -62,7 +63,7 @@ func taintTolerationScore(_ *cluster, pod *corev1.Pod, nodes []*corev1.Node) []i
 	return scores
 }
 
-// normalize makes the highest score the best one and the others proportional to it.
+// normalize scales the scores so that the highest score is maxScore.
 func normalize(scores []int64) {
 	highest := int64(0)
 	for _, s := range scores {
@@ -75,7 +76,7 @@ func normalize(scores []int64) {
 	}
 }
 
-// affinityTermsConflict refuses pods of which every required term demands two names of its node.
+// affinityTermsConflict refuses pods whose required terms all demand two different names of the node at once.
 func affinityTermsConflict(_ *cluster, pod *corev1.Pod) *refusal {
 	if names, only := wantedNames(pod); only && len(names) == 0 {
 		return unresolvable("pod affinity terms conflict")
@@ -83,7 +84,7 @@ func affinityTermsConflict(_ *cluster, pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// wantedNames are the names of nodes that the required terms' metadata.name admits, and whether all terms name one.
+// wantedNames returns the node names that the required terms' metadata.name admits, and whether all terms name a node.
 func wantedNames(pod *corev1.Pod) (names []string, only bool) {
 	required := requiredNodeAffinity(pod)
 	if required == nil || len(required.NodeSelectorTerms) == 0 {
@@ -110,8 +111,8 @@ func wantedNames(pod *corev1.Pod) (names []string, only bool) {
 	return names, true
 }
 
-// nodeAffinity refuses nodes that the configuration's affinity, or the pod's nodeSelector or required node affinity
-// does not admit.
+// nodeAffinity refuses nodes that the configuration's affinity or the pod's nodeSelector or required node affinity does
+// not admit.
 func nodeAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	if !enforced(c, node) {
 		return unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -122,8 +123,8 @@ func nodeAffinity(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// excludedByName refuses nodes whose names the pod's required node affinity excludes, before all filters: upstream
-// looks only at the nodes that are named.
+// excludedByName refuses nodes whose names the pod's required node affinity excludes. It precedes all filters, because
+// upstream filters only the nodes that are named.
 func excludedByName(pod *corev1.Pod, node *corev1.Node) *refusal {
 	if names, only := wantedNames(pod); only && !slices.Contains(names, node.Name) {
 		r := unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]")
@@ -133,7 +134,7 @@ func excludedByName(pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// nodeAffinityScore is the sum of the weights of the preferred terms that match.
+// nodeAffinityScore returns the sum of the weights of the preferred terms that match.
 func nodeAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	terms := c.preferences(pod)
 	if len(terms) == 0 {
@@ -152,7 +153,7 @@ func nodeAffinityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int6
 }
 
 // nodePorts refuses nodes where another pod has one of the pod's host ports: the same port and protocol, and the same
-// address unless either has all of them.
+// address, unless one of the two addresses is 0.0.0.0.
 func nodePorts(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	for _, other := range c.on(node) {
 		for _, theirs := range hostPorts(other) {
@@ -168,7 +169,7 @@ func nodePorts(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// hostPorts are the ports on the host, with defaults, of the containers that run as long as the pod.
+// hostPorts returns the host ports, with defaults, of the containers that run as long as the pod.
 func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	running := slices.Clone(pod.Spec.Containers)
 	for _, c := range pod.Spec.InitContainers {
@@ -194,13 +195,13 @@ func hostPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	return ports
 }
 
-// sidecar is whether an init container keeps running beside the containers.
+// sidecar reports whether an init container keeps running beside the containers.
 func sidecar(c corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// declaredFeatures refuses nodes that do not declare what the pod needs: that all containers are restarted when one of
-// them ends.
+// declaredFeatures refuses nodes that do not declare a feature that the pod needs. The only such feature here is to
+// restart all containers when one of them ends.
 func declaredFeatures(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for _, rule := range c.RestartPolicyRules {
@@ -213,5 +214,6 @@ func declaredFeatures(_ *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// restartsAll is what nodes declare that restart all containers of a pod when one of them ends as a rule says.
+// restartsAll is the feature that nodes declare if they support rules that restart all containers of a pod when one of
+// them ends.
 const restartsAll = "RestartAllContainersOnContainerExits"

@@ -1,9 +1,9 @@
-// Package oracle says where a pod may run and how well each node suits it, by Kubernetes' documentation alone.
-// It is slow and plain on purpose: loops over all nodes and all pods, no index, no cache, nothing shared with
-// the scheduler that it is compared with. Draw makes random clusters for that comparison.
+// Package oracle determines where a pod may run and how well each node suits it, from Kubernetes' documentation alone.
+// It is slow and simple on purpose: it loops over all nodes and all pods, has no index and no cache, and shares nothing
+// with the scheduler that it is compared with. Draw makes random clusters for that comparison.
 //
-// It leaves to others what a cluster of these objects cannot show: gates, queues and events; and of dynamic resource
-// allocation all but extended resources that a class of devices stands for.
+// It does not cover what a cluster of these objects cannot show: gates, queues and events. Of dynamic resource
+// allocation, it covers only extended resources that a DeviceClass represents.
 package oracle
 
 import (
@@ -14,8 +14,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// World is a cluster as the API shows it. Pods with spec.nodeName take part, and pods that only have
-// status.nominatedNodeName take part as nominated ones; others, and those that have ended, do not.
+// World is a cluster as the API shows it. Pods with spec.nodeName run on their node, and pods that only have
+// status.nominatedNodeName are nominated to it. Other pods, and those that have ended, are ignored.
 type World struct {
 	Nodes                  []*corev1.Node
 	Pods                   []*corev1.Pod
@@ -34,23 +34,23 @@ type World struct {
 	Budgets                []*policyv1.PodDisruptionBudget
 	DeviceClasses          []*resourcev1.DeviceClass
 	Slices                 []*resourcev1.ResourceSlice
-	DeviceClaims           []*resourcev1.ResourceClaim // that have devices
+	DeviceClaims           []*resourcev1.ResourceClaim // claims with allocated devices
 
 	Arguments Arguments
 }
 
-// Verdict is what is to say of one node.
+// Verdict is the result for one node.
 type Verdict struct {
 	Node         string
-	Plugin       string   // the first filter that refuses, "" when the pod fits
-	Reasons      []string // as upstream words them
-	Unresolvable bool     // removing pods could not help
-	// Score is the weighted sum of the scores, normalized over the nodes that fit. It is 0 on others.
+	Plugin       string   // the first filter that refuses the node, or "" if the pod fits
+	Reasons      []string // in upstream's words
+	Unresolvable bool     // removing pods would not help
+	// Score is the weighted sum of the scores, normalized over the nodes that fit. It is 0 for other nodes.
 	Score  int64
-	Scores map[string]int64 // by plugin, normalized, before the weight; a plugin that skips the pod is absent
+	Scores map[string]int64 // by plugin, normalized, before the weight; without plugins that skip the pod
 }
 
-// refusal is why a filter refuses a node. nil means that it does not.
+// refusal is the reason why a filter refuses a node. A nil refusal means that it admits the node.
 type refusal struct {
 	plugin       string
 	reasons      []string
@@ -68,13 +68,13 @@ type placed struct {
 	node *corev1.Node
 }
 
-// cluster is a World with the pods that are taken to be on its nodes, which simulations add to and remove from.
+// cluster is a World with the pods that are assumed to be on its nodes. Simulations add and remove pods.
 type cluster struct {
 	*World
 	pods []placed
 }
 
-// prefilters refuse a pod everywhere, before any node is looked at, in the order of the default plugins.
+// prefilters refuse a pod on all nodes, before any filter, in the order of the default plugins.
 var prefilters = []struct {
 	plugin string
 	refuse func(*cluster, *corev1.Pod) *refusal
@@ -85,7 +85,7 @@ var prefilters = []struct {
 	{"VolumeZone", volumeMissing},
 }
 
-// filters are the default plugins in their order.
+// filters are the filters of the default plugins in their order.
 var filters = []struct {
 	plugin string
 	refuse func(*cluster, *corev1.Pod, *corev1.Node) *refusal
@@ -106,7 +106,7 @@ var filters = []struct {
 	{"NodeDeclaredFeatures", declaredFeatures},
 }
 
-// scorers are the default plugins with their weights. Each gives a score per node, or nil when it skips the pod.
+// scorers are the default plugins with their weights. Each returns a score for each node, or nil to skip the pod.
 var scorers = []struct {
 	plugin string
 	weight int64
@@ -122,7 +122,7 @@ var scorers = []struct {
 	{"ImageLocality", 1, imageLocalityScore},
 }
 
-// Judge looks at every node for the pod, in the order of w.Nodes.
+// Judge returns the verdict on every node for the pod, in the order of w.Nodes.
 func (w *World) Judge(pod *corev1.Pod) []Verdict {
 	c := w.cluster(pod)
 	verdicts := make([]Verdict, len(w.Nodes))
@@ -154,7 +154,8 @@ func (w *World) Judge(pod *corev1.Pod) []Verdict {
 	return verdicts
 }
 
-// cluster has the pods that are bound to a node of the world and have not ended, except the pod to place.
+// cluster returns a cluster with the pods that are bound to a node of the world and have not ended, except the pod to
+// place.
 func (w *World) cluster(pod *corev1.Pod) *cluster {
 	c := &cluster{World: w}
 	for _, p := range w.Pods {
@@ -165,7 +166,7 @@ func (w *World) cluster(pod *corev1.Pod) *cluster {
 	return c
 }
 
-// prefilter refuses a pod that no node can take.
+// prefilter returns a refusal if no node can take the pod.
 func (c *cluster) prefilter(pod *corev1.Pod) *refusal {
 	for _, f := range prefilters {
 		if r := f.refuse(c, pod); r != nil {
@@ -176,8 +177,9 @@ func (c *cluster) prefilter(pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// judge refuses a node by the first filter that does, first with the pods of the same or a higher priority that are
-// nominated to it, for they will come, and then without them, for they may not.
+// judge returns the refusal of the first filter that refuses the node. It filters first with the pods of the same or a
+// higher priority that are nominated to the node, because they are expected there. Then it filters without them,
+// because they may not arrive.
 func (c *cluster) judge(pod *corev1.Pod, node *corev1.Node) *refusal {
 	if nominated := c.nominated(pod, node); len(nominated) > 0 {
 		with := &cluster{World: c.World, pods: append(append([]placed{}, c.pods...), nominated...)}
@@ -209,7 +211,7 @@ func (c *cluster) nominated(pod *corev1.Pod, node *corev1.Node) []placed {
 	return result
 }
 
-// on are the pods on a node.
+// on returns the pods on a node.
 func (c *cluster) on(node *corev1.Node) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, p := range c.pods {

@@ -12,11 +12,11 @@ import (
 type candidate struct {
 	node       string
 	victims    []*corev1.Pod // the most important first
-	violations int           // victims that a disruption budget protects
+	violations int           // number of victims that a disruption budget protects
 }
 
-// Preempt says which pods have to go so that a pod that fits nowhere fits, and where, looking at every node. Of equally
-// good nodes it is the first one in w.Nodes.
+// Preempt returns which pods must be removed so that a pod that fits nowhere fits, and the node. It tries every node.
+// Of equally good nodes it chooses the first one in w.Nodes.
 func (w *World) Preempt(pod *corev1.Pod) (node string, victims []string, ok bool) {
 	verdicts := w.Judge(pod)
 	c := w.cluster(pod)
@@ -46,8 +46,8 @@ func (w *World) Preempt(pod *corev1.Pod) (node string, victims []string, ok bool
 	return best.node, victims, true
 }
 
-// mayPreempt is false for pods whose policy forbids it and for those that wait until the victims of their last
-// preemption have ended.
+// mayPreempt reports whether the pod may preempt others. It may not if its policy forbids it, or while victims of its
+// last preemption are still ending.
 func (c *cluster) mayPreempt(pod *corev1.Pod, verdicts []Verdict) bool {
 	if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever {
 		return false
@@ -72,8 +72,9 @@ func endingByPreemption(p *corev1.Pod) bool {
 	})
 }
 
-// victims takes all pods of a lower priority from the node. If the pod fits then, they come back one by one as long as
-// it does: first those that budgets protect, and the more important first. Who cannot is a victim.
+// victims removes all pods of a lower priority from the node. If the pod fits then, they are added again one by one, as
+// long as the pod still fits: first those that budgets protect, and the more important first. The pods that cannot be
+// added again are the victims.
 func (c *cluster) victims(pod *corev1.Pod, node *corev1.Node) (candidate, bool) {
 	result := candidate{node: node.Name}
 	without := &cluster{World: c.World}
@@ -105,7 +106,7 @@ func (c *cluster) victims(pod *corev1.Pod, node *corev1.Node) (candidate, bool) 
 	return result, len(result.victims) > 0
 }
 
-// importance orders pods by priority, then by who runs longer. A pod that has not started runs shortest.
+// importance orders pods by priority, then by how long they run. A pod that has not started comes last.
 func importance(a, b *corev1.Pod) int {
 	if priority(a) != priority(b) {
 		return cmp.Compare(priority(b), priority(a))
@@ -120,8 +121,8 @@ func started(p *corev1.Pod) time.Time {
 	return p.Status.StartTime.Time
 }
 
-// protected parts the pods whose end would exceed a disruption budget, when those before them have ended, from the
-// others. Pods whose eviction a budget has counted already do not count again.
+// protected separates the pods whose end would exceed a disruption budget, if those before them have ended, from the
+// others. Pods whose eviction a budget has already counted do not count again.
 func (c *cluster) protected(pods []placed) (violating, others []placed) {
 	left := map[string]int32{}
 	for _, b := range c.Budgets {
@@ -149,9 +150,9 @@ func (c *cluster) protected(pods []placed) (violating, others []placed) {
 	return violating, others
 }
 
-// worse orders nodes: first those with fewer violations of budgets, then those whose most important victim has the
-// lower priority, then by the sum of the victims' priorities, then by their number, and last those whose longest
-// running victim of the highest priority started latest.
+// worse orders nodes. First come those with fewer violations of budgets, then those whose most important victim has the
+// lower priority. Then it compares the sums of the victims' priorities and the numbers of victims. Last it prefers the
+// node whose longest running victim of the highest priority started latest.
 func worse(a, b candidate) int {
 	return cmp.Or(
 		cmp.Compare(a.violations, b.violations),
@@ -162,7 +163,7 @@ func worse(a, b candidate) int {
 	)
 }
 
-// priorities is the sum of the victims' priorities, each raised to be positive, so that fewer victims are better.
+// priorities returns the sum of the victims' priorities, each raised to be positive, so that fewer victims are better.
 func (n candidate) priorities() int64 {
 	var sum int64
 	for _, p := range n.victims {

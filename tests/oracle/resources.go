@@ -11,13 +11,13 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Containers without a request count with these when nodes are ranked by what is left on them.
+// The scores count containers without a request as if they requested these amounts.
 const (
-	usualCPU    = 100               // thousandths
-	usualMemory = 200 * 1024 * 1024 // bytes
+	usualCPU    = 100               // in thousandths
+	usualMemory = 200 * 1024 * 1024 // in bytes
 )
 
-// amounts are resources by name, CPU in thousandths.
+// amounts are amounts of resources by name. CPU is in thousandths.
 type amounts map[corev1.ResourceName]int64
 
 func amount(name corev1.ResourceName, q resource.Quantity) int64 {
@@ -49,11 +49,11 @@ func (a amounts) raise(b amounts) {
 	}
 }
 
-// request is what a container asks for; usual stands in for what it does not name.
+// request returns the requests of a container.
 type request func(c corev1.Container) amounts
 
-// sum is what containers need at once: all that run beside each other, or an init container with the sidecars before
-// it, whichever is more.
+// sum returns what the containers need at the same time: all that run beside each other, or an init container with the
+// sidecars before it, whichever is more. usual replaces missing requests.
 func sum(pod *corev1.Pod, of request, usual amounts) amounts {
 	with := func(c corev1.Container) amounts {
 		a := maps.Clone(of(c))
@@ -86,7 +86,7 @@ func sum(pod *corev1.Pod, of request, usual amounts) amounts {
 	return total
 }
 
-// podLevel are the resources that a pod can ask for as a whole, instead of its containers' sum.
+// podLevel reports whether a pod can request a resource as a whole, which replaces the sum of its containers.
 func podLevel(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || hugePages(name)
 }
@@ -95,7 +95,7 @@ func hugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// requested is what a pod that is to be placed asks for.
+// requested returns the requests of a pod that is to be placed.
 func requested(pod *corev1.Pod, usual amounts) amounts {
 	total := sum(pod, func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }, usual)
 	if pod.Spec.Resources != nil {
@@ -105,8 +105,9 @@ func requested(pod *corev1.Pod, usual amounts) amounts {
 	return total
 }
 
-// used is what a pod on a node takes of it: the most of what it asks for, what the kubelet has allotted and what is in
-// force, for a resize in place may be under way. A resize that the kubelet called infeasible does not count.
+// used returns what a pod uses of its node. It is the maximum of its requests, the resources that the kubelet has
+// allocated and those in force, because an in-place resize may be under way. A resize that the kubelet has declared
+// infeasible does not count.
 func used(pod *corev1.Pod, usual amounts) amounts {
 	infeasible := resizeInfeasible(pod)
 	asked := func(c corev1.Container) amounts { return amountsOf(c.Resources.Requests) }
@@ -137,7 +138,7 @@ func used(pod *corev1.Pod, usual amounts) amounts {
 	return total
 }
 
-// usedAsAWhole is the same for what the pod asks for instead of its containers' sum.
+// usedAsAWhole returns the same for the requests of the pod as a whole.
 func usedAsAWhole(pod *corev1.Pod) amounts {
 	asked := amountsOf(pod.Spec.Resources.Requests)
 	if pod.Status.Resources == nil || len(asked) == 0 {
@@ -179,7 +180,7 @@ func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// usedOn is what the pods on a node take of it.
+// usedOn returns what the pods on a node use of it.
 func (c *cluster) usedOn(node *corev1.Node) amounts {
 	total := amounts{}
 	for _, p := range c.on(node) {
@@ -188,8 +189,8 @@ func (c *cluster) usedOn(node *corev1.Node) amounts {
 	return total
 }
 
-// nodeResourcesFit refuses nodes that have not enough left of a resource that the pod asks for. If a node has not as
-// much at all, removing pods does not help.
+// nodeResourcesFit refuses nodes with too little left of a resource that the pod requests. If the node does not have
+// that much in total, removing pods does not help.
 func nodeResourcesFit(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	r := &refusal{}
 	has := amountsOf(node.Status.Allocatable)
@@ -209,7 +210,8 @@ func nodeResourcesFit(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return r
 }
 
-// resourceOrder is the order of the reasons: CPU, memory, ephemeral storage and then the others by name.
+// resourceOrder returns the resources in the order of the reasons: CPU, memory, ephemeral storage and then the others
+// by name.
 func resourceOrder(a amounts) []corev1.ResourceName {
 	first := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
 	var others []corev1.ResourceName
@@ -222,7 +224,7 @@ func resourceOrder(a amounts) []corev1.ResourceName {
 	return append(first, others...)
 }
 
-// ignored is whether the configuration has the filter ignore an extended resource.
+// ignored reports whether the configuration makes the filter ignore an extended resource.
 func (c *cluster) ignored(name corev1.ResourceName) bool {
 	if c.Arguments.Fit == nil || !strings.Contains(string(name), "/") {
 		return false
@@ -232,8 +234,8 @@ func (c *cluster) ignored(name corev1.ResourceName) bool {
 		slices.Contains(c.Arguments.Fit.IgnoredResourceGroups, group)
 }
 
-// ranking are the resources that scores go by, CPU and memory unless the configuration says otherwise. Extended ones
-// and huge pages have a say for pods alone that ask for them.
+// ranking returns the resources for the score, which are CPU and memory unless the configuration sets others. Extended
+// resources and huge pages only count for pods that request them.
 func ranking(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpec {
 	if len(list) == 0 {
 		list = []configv1.ResourceSpec{{Name: "cpu", Weight: 1}, {Name: "memory", Weight: 1}}
@@ -252,9 +254,9 @@ func ranking(list []configv1.ResourceSpec, wants amounts) []configv1.ResourceSpe
 	return ranked
 }
 
-// fitScore is the weighted mean of what the configuration's strategy gives for each resource, by default for the share
-// that stays free. Containers without requests of CPU and memory count with usual ones. By the ratio, a resource that
-// gives nothing has no say.
+// fitScore returns the weighted mean of the scores that the configuration's strategy gives to the resources. By
+// default, the score of a resource is its free share. Containers without requests of CPU and memory count with the
+// usual requests. With RequestedToCapacityRatio, a resource whose score is 0 is left out of the mean.
 func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	strategy := &configv1.ScoringStrategy{}
 	if c.Arguments.Fit != nil && c.Arguments.Fit.ScoringStrategy != nil {
@@ -305,8 +307,8 @@ func fitScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	return scores
 }
 
-// usualOf is what containers of a pod on a node count with if they ask for nothing. Where the pod asks as a whole, only
-// for what neither it nor any container names.
+// usualOf returns the usual requests for the containers of a pod on a node that have none. If the pod has requests as a
+// whole, they apply only to resources that neither the pod nor any container requests.
 func usualOf(pod *corev1.Pod) amounts {
 	usual := amounts{corev1.ResourceCPU: usualCPU, corev1.ResourceMemory: usualMemory}
 	whole := false
@@ -323,8 +325,8 @@ func usualOf(pod *corev1.Pod) amounts {
 	return usual
 }
 
-// balancedAllocationScore prefers nodes whose shares in use, of CPU and memory or what the configuration says, come
-// closer to each other by the pod. Pods that ask for none of them are not ranked.
+// balancedAllocationScore prefers nodes on which the pod makes the used shares of resources more equal. The resources
+// are CPU and memory unless the configuration sets others. Pods that request none of them are not scored.
 func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	var list []configv1.ResourceSpec
 	if c.Arguments.Balanced != nil {
@@ -354,8 +356,8 @@ func balancedAllocationScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) 
 	return scores
 }
 
-// balance is from half of the best score, when one resource is all taken and another not at all, to the best: it is
-// less by the standard deviation of the shares.
+// balance returns maxScore less the standard deviation of the shares. It is half of maxScore if one of two resources is
+// fully used and the other unused.
 func balance(names []corev1.ResourceName, taken, has amounts) int64 {
 	var shares []float64
 	for _, name := range names {
@@ -381,8 +383,8 @@ func balance(names []corev1.ResourceName, taken, has amounts) int64 {
 	return int64((1 - deviation) * maxScore)
 }
 
-// imageLocalityScore prefers nodes that have the pod's images, by their size times the share of nodes that have them
-// too. It counts between 23 MiB for the pod and 1000 MiB for each image.
+// imageLocalityScore prefers nodes that have the pod's images. An image counts with its size times the share of nodes
+// that have it. The sum counts between 23 MiB for the pod and 1000 MiB for each image.
 func imageLocalityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	const least, most = 23 << 20, 1000 << 20
 	var images []string
@@ -416,7 +418,7 @@ func imageLocalityScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int
 	return scores
 }
 
-// imageName has a tag: latest if none is written.
+// imageName returns an image name with a tag, which is latest if none is given.
 func imageName(name string) string {
 	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
 		return name + ":latest"

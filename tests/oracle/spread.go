@@ -8,7 +8,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// spreading are the pod's constraints of one kind.
+// spreading returns the pod's constraints of one kind.
 func spreading(pod *corev1.Pod, kind corev1.UnsatisfiableConstraintAction) []corev1.TopologySpreadConstraint {
 	var result []corev1.TopologySpreadConstraint
 	for _, t := range pod.Spec.TopologySpreadConstraints {
@@ -19,8 +19,9 @@ func spreading(pod *corev1.Pod, kind corev1.UnsatisfiableConstraintAction) []cor
 	return result
 }
 
-// counts is whether a constraint of the pod counts the other: of the same namespace, selected, with the same values of
-// matchLabelKeys as far as the pod has them, and not on its way out.
+// counts reports whether a constraint of the pod counts another pod. It does if the other pod is in the same namespace,
+// is selected, and is not being deleted. The other pod must have the pod's values of matchLabelKeys, as far as the pod
+// has these keys.
 func counts(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
 	return other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && alike(t, pod, other)
 }
@@ -34,8 +35,8 @@ func alike(t corev1.TopologySpreadConstraint, pod, other *corev1.Pod) bool {
 	return selects(t.LabelSelector, other.Labels)
 }
 
-// eligible is whether the pods on a node count for a constraint: by its policies, of which that for node affinity
-// is to honor it and that for taints is to ignore them.
+// eligible reports whether a constraint counts the pods on a node, by the constraint's inclusion policies. By default,
+// the policy for node affinity is Honor and the policy for taints is Ignore.
 func eligible(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) bool {
 	if (t.NodeAffinityPolicy == nil || *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor) &&
 		!wantsNode(pod, node) {
@@ -45,7 +46,7 @@ func eligible(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.N
 	return !honorsTaints || toleratesNode(pod, node)
 }
 
-// hasKeys is whether the node has the topology keys of all constraints.
+// hasKeys reports whether the node has the topology keys of all constraints.
 func hasKeys(node *corev1.Node, constraints []corev1.TopologySpreadConstraint) bool {
 	for _, t := range constraints {
 		if _, has := node.Labels[t.TopologyKey]; !has {
@@ -55,8 +56,8 @@ func hasKeys(node *corev1.Node, constraints []corev1.TopologySpreadConstraint) b
 	return true
 }
 
-// podTopologySpread refuses nodes where the pod would make its domain exceed the least domain by more than maxSkew.
-// With fewer eligible domains than minDomains, the least counts as 0.
+// podTopologySpread refuses nodes where the pod would make its domain exceed the smallest domain by more than maxSkew.
+// With fewer eligible domains than minDomains, the minimum counts as 0.
 func podTopologySpread(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	constraints := spreading(pod, corev1.DoNotSchedule)
 	if len(pod.Spec.TopologySpreadConstraints) == 0 {
@@ -96,7 +97,7 @@ func podTopologySpread(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal 
 	return nil
 }
 
-// counted is how many pods on a node a constraint counts.
+// counted returns the number of pods on a node that a constraint counts.
 func (c *cluster) counted(t corev1.TopologySpreadConstraint, pod *corev1.Pod, node *corev1.Node) int {
 	n := 0
 	for _, p := range c.pods {
@@ -107,9 +108,9 @@ func (c *cluster) counted(t corev1.TopologySpreadConstraint, pod *corev1.Pod, no
 	return n
 }
 
-// podTopologySpreadScore prefers nodes in domains with few of the counted pods. A pod without constraints of its own is
-// spread over hosts and zones, or as the configuration says, with those that its services, or else its controller,
-// select.
+// podTopologySpreadScore prefers nodes in domains with few of the counted pods. A pod without constraints is spread
+// over hosts and zones, or as the configuration says. Then the counted pods are those that the pod's services and
+// controller select.
 func podTopologySpreadScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) []int64 {
 	constraints := spreading(pod, corev1.ScheduleAnyway)
 	own := len(pod.Spec.TopologySpreadConstraints) > 0 || c.listed()
@@ -119,7 +120,7 @@ func podTopologySpreadScore(c *cluster, pod *corev1.Pod, nodes []*corev1.Node) [
 	if len(constraints) == 0 {
 		return nil
 	}
-	// Nodes without one of the keys are not ranked, unless the constraints are the system's.
+	// Nodes without one of the keys are not scored, unless the constraints are the system's defaults.
 	ranked := func(n *corev1.Node) bool { return !own || hasKeys(n, constraints) }
 	scores := make([]int64, len(nodes))
 	var least, most int64 = math.MaxInt64, 0
@@ -177,13 +178,13 @@ func rankedNodes(nodes []*corev1.Node, ranked func(*corev1.Node) bool) int {
 	return n
 }
 
-// listed is whether the configuration lists what pods without constraints are spread by.
+// listed reports whether the configuration lists the constraints of pods without constraints.
 func (c *cluster) listed() bool {
 	return c.Arguments.Spread != nil && c.Arguments.Spread.DefaultingType == configv1.ListDefaulting
 }
 
-// usualSpreading is what pods without constraints are spread by: hosts with a skew of 3 and zones with one of 5, or
-// what the configuration lists.
+// usualSpreading returns the constraints of pods without constraints: hosts with a skew of 3 and zones with a skew of
+// 5, or those that the configuration lists.
 func (c *cluster) usualSpreading(
 	pod *corev1.Pod,
 	kind corev1.UnsatisfiableConstraintAction,
@@ -209,7 +210,7 @@ func (c *cluster) usualSpreading(
 	return constraints
 }
 
-// siblings selects what all services of the pod and its controller select.
+// siblings returns a selector of the pods that all services of the pod and its controller select.
 func (c *cluster) siblings(pod *corev1.Pod) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	for _, service := range c.Services {
@@ -251,7 +252,7 @@ func addLabels(s *metav1.LabelSelector, labels map[string]string) {
 	}
 }
 
-// addSelector has both hold, also if they contradict each other about a label.
+// addSelector adds the requirements of more to s. Both apply, even if they contradict each other about a label.
 func addSelector(s, more *metav1.LabelSelector) {
 	for key, value := range more.MatchLabels {
 		s.MatchExpressions = append(s.MatchExpressions,

@@ -10,14 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Annotations by which the parts of Kubernetes that bind volumes agree.
+// Annotations that the controllers and the scheduler use to bind volumes, and the provisioner of classes without
+// provisioning.
 const (
 	bindCompleted = "pv.kubernetes.io/bind-completed"
 	selectedNode  = "volume.kubernetes.io/selected-node"
 	noProvisioner = "kubernetes.io/no-provisioner"
 )
 
-// claimMissing refuses pods that name a claim which is not there.
+// claimMissing refuses pods that name a claim that does not exist.
 func claimMissing(c *cluster, pod *corev1.Pod) *refusal {
 	for _, v := range pod.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil && c.claim(pod.Namespace, v.PersistentVolumeClaim.ClaimName) == nil {
@@ -27,8 +28,8 @@ func claimMissing(c *cluster, pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another pod uses a
-// claim of the pod that is for one pod at a time.
+// volumeRestrictions refuses nodes where another pod uses a disk of the pod. It refuses all nodes while another pod
+// uses a ReadWriteOncePod claim of the pod.
 func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	for _, p := range c.on(node) {
 		for _, theirs := range p.Spec.Volumes {
@@ -58,8 +59,8 @@ func volumeRestrictions(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal
 	return nil
 }
 
-// claimUnusable refuses pods with a claim that no node can make usable: one that is yet to be created, lost, being
-// deleted, another's, or bound by a controller only.
+// claimUnusable refuses pods with a claim that no node can make usable: a claim that is not yet created, is lost or is
+// being deleted, belongs to another pod, or is unbound although only a controller binds it.
 func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
 	for _, v := range pod.Spec.Volumes {
 		name := claimName(pod, v)
@@ -102,21 +103,21 @@ func claimUnusable(c *cluster, pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// bound is whether a claim and its volume are bound to each other for good.
+// bound reports whether a claim is completely bound to its volume.
 func bound(claim *corev1.PersistentVolumeClaim) bool {
 	_, completed := claim.Annotations[bindCompleted]
 	return claim.Spec.VolumeName != "" && completed
 }
 
-// waits is whether an unbound claim is bound when a pod that uses it has a node.
+// waits reports whether an unbound claim is only bound when a pod that uses it has a node.
 func (c *cluster) waits(claim *corev1.PersistentVolumeClaim) bool {
 	class := c.class(claimClass(claim))
 	return claim.Spec.VolumeName == "" && class != nil && class.VolumeBindingMode != nil &&
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// volumeBinding refuses nodes from which a bound volume cannot be reached, and those for which there is neither
-// a volume for each unbound claim nor a provisioner that makes one there.
+// volumeBinding refuses nodes from which a bound volume cannot be reached. It also refuses nodes for which an unbound
+// claim has neither a volume nor a provisioner that can create one there.
 func volumeBinding(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	r := &refusal{unresolvable: true}
 	var unbound []*corev1.PersistentVolumeClaim
@@ -147,7 +148,7 @@ func volumeBinding(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return r
 }
 
-// reachable is whether a volume's node affinity admits the node.
+// reachable reports whether a volume's node affinity admits the node.
 func reachable(pv *corev1.PersistentVolume, node *corev1.Node) bool {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return true
@@ -155,16 +156,16 @@ func reachable(pv *corev1.PersistentVolume, node *corev1.Node) bool {
 	return matchesTerms(pv.Spec.NodeAffinity.Required, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: node.Labels}})
 }
 
-// outcome is what becomes of a claim on a node: a volume that is there, or a new one of the room that its driver has.
+// outcome is the result for a claim on a node: an existing volume, or a new one from the capacity of its driver.
 type outcome struct {
 	claim  *corev1.PersistentVolumeClaim
 	volume *corev1.PersistentVolume
 	room   *storagev1.CSIStorageCapacity
 }
 
-// bindable says what becomes of the claims, or why it cannot be: each finds a volume of its own, smallest claim first
-// and for each the smallest volume, or is provisioned for the node. A claim for which a node was chosen before is
-// provisioned there.
+// bindable returns the outcomes of the claims, or the reason why there are none. Each claim gets a volume, the smallest
+// claim first and for each the smallest volume, or is provisioned for the node. A claim for which a node was already
+// selected is provisioned there.
 func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.Node) ([]outcome, string) {
 	const none = "node(s) didn't find available persistent volumes to bind"
 	var find, provision []*corev1.PersistentVolumeClaim
@@ -202,8 +203,9 @@ func (c *cluster) bindable(claims []*corev1.PersistentVolumeClaim, node *corev1.
 	return outcomes, ""
 }
 
-// match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its
-// class, modes and attributes class, selected by it and reachable from the node.
+// match returns the volume that is reserved for the claim, or otherwise the smallest available volume that is large
+// enough. Its class, modes and attributes class must be the claim's, the claim's selector must select it, and it must
+// be reachable from the node.
 func (c *cluster) match(
 	claim *corev1.PersistentVolumeClaim,
 	node *corev1.Node,
@@ -241,7 +243,8 @@ func (c *cluster) match(
 	return best
 }
 
-// admits is whether one of a class's topologies has a value of the node's for each of its labels, or there are none.
+// admits reports whether the node has, for each label of one of the class's topologies, one of its values. Without
+// topologies all nodes are admitted.
 func admits(topologies []corev1.TopologySelectorTerm, node *corev1.Node) bool {
 	return len(topologies) == 0 || slices.ContainsFunc(topologies, func(t corev1.TopologySelectorTerm) bool {
 		for _, e := range t.MatchLabelExpressions {
@@ -253,7 +256,7 @@ func admits(topologies []corev1.TopologySelectorTerm, node *corev1.Node) bool {
 	})
 }
 
-// volumeMissing refuses pods with a claim bound to a volume that is not there.
+// volumeMissing refuses pods with a claim bound to a volume that does not exist.
 func volumeMissing(c *cluster, pod *corev1.Pod) *refusal {
 	for _, claim := range c.named(pod) {
 		if claim.Spec.VolumeName != "" && c.volume(claim.Spec.VolumeName) == nil {
@@ -263,8 +266,8 @@ func volumeMissing(c *cluster, pod *corev1.Pod) *refusal {
 	return nil
 }
 
-// volumeZone refuses nodes in another zone or region than a volume's labels say. A node without any such label is taken
-// to be in all of them.
+// volumeZone refuses nodes in another zone or region than that of a volume's labels. A node without any such label
+// counts as being in all of them.
 func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	current := map[string]string{
 		corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
@@ -288,7 +291,7 @@ func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 		}
 		for key, now := range current {
 			zones, has := pv.Labels[key]
-			if !has || slices.Contains(strings.Split(zones, "__"), "") { // a label with an empty zone says nothing
+			if !has || slices.Contains(strings.Split(zones, "__"), "") { // a label with an empty zone is ignored
 				continue
 			}
 			value, has := node.Labels[key]
@@ -303,7 +306,7 @@ func volumeZone(c *cluster, pod *corev1.Pod, node *corev1.Node) *refusal {
 	return nil
 }
 
-// claims are the pod's claims that exist, with those of its ephemeral volumes.
+// claims returns the pod's claims that exist, including those of its ephemeral volumes.
 func (c *cluster) claims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	var result []*corev1.PersistentVolumeClaim
 	for _, v := range pod.Spec.Volumes {
@@ -314,7 +317,7 @@ func (c *cluster) claims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	return result
 }
 
-// named are the pod's claims that exist, without those of its ephemeral volumes.
+// named returns the pod's claims that exist, without those of its ephemeral volumes.
 func (c *cluster) named(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
 	var result []*corev1.PersistentVolumeClaim
 	for _, v := range pod.Spec.Volumes {

@@ -8,7 +8,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// planDaemons makes the processes of scheduler and controllers, which know all API servers.
+// planDaemons prepares the processes of scheduler and controllers, which know the addresses of all API servers.
 func (p *Plane) planDaemons() error {
 	p.health = map[*Process]int{}
 	connection := func(kubeconfig string) config.Connection {
@@ -31,7 +31,7 @@ func (p *Plane) planDaemons() error {
 
 	c, defaultControllers := config.DefaultControllerManager(), config.DefaultControllerManager()
 	c.Connection, c.Profiling = connection("controllers.conf"), p.Profiling
-	c.ClusterCIDR = []string{"10.128.0.0/9"} // room for a /24 of each of thousands of nodes
+	c.ClusterCIDR = []string{"10.128.0.0/9"} // enough for a /24 for each of thousands of nodes
 	c.RootCAFile, c.ServiceAccountPrivateKeyFile = p.path("ca.crt"), p.path("sa.key")
 	c.ClusterSigningCertFile, c.ClusterSigningKeyFile = p.path("ca.crt"), p.path("ca.key")
 	if p.ControllerSettings != nil {
@@ -52,7 +52,8 @@ func (p *Plane) daemon(name string, args []string) *Process {
 	}
 }
 
-// HealthAddress is where scheduler or controllers answer about themselves, and serve profiles where those are on.
+// HealthAddress returns the address where the scheduler or the controllers serve health checks and, if enabled,
+// profiles.
 func (p *Plane) HealthAddress(daemon *Process) string {
 	return fmt.Sprintf("127.0.0.1:%d", p.health[daemon])
 }

@@ -14,10 +14,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Store is the host and port of the first member, which serves its metrics there, too.
+// Store returns the host and port of the first member, which also serves its metrics there.
 func (p *Plane) Store() string { return strings.TrimPrefix(p.urls[0], "https://") }
 
-// Metric is the sum of a member's samples whose line begins with name and has all the texts.
+// Metric returns the sum of a member's samples whose line begins with name and contains all the texts.
 func (p *Plane) Metric(ctx context.Context, member int, name string, texts ...string) (float64, error) {
 	client := &http.Client{
 		Timeout:   5 * time.Second,
@@ -53,12 +53,12 @@ lines:
 	return total, scanner.Err()
 }
 
-// Ranges is how many range requests the first member has answered so far.
+// Ranges returns how many range requests the first member has answered.
 func (p *Plane) Ranges(ctx context.Context) (float64, error) {
 	return p.Metric(ctx, 0, "grpc_server_handled_total{", `grpc_method="Range"`)
 }
 
-// Client is a client of the members, for what is done to the store beside the API servers.
+// Client returns a client of the members, for operations on etcd that bypass the API servers.
 func (p *Plane) Client() (*clientv3.Client, error) {
 	return clientv3.New(
 		clientv3.Config{Endpoints: p.urls, TLS: p.etcdTLS(), DialTimeout: 5 * time.Second, Logger: zap.NewNop()},

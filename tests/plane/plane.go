@@ -1,6 +1,6 @@
-// Package plane is a control plane as processes of this machine: store, API servers, scheduler and controllers, over
-// mutual TLS on loopback, each with its own certificate, as on control-plane machines: fsync on, Node and RBAC
-// authorization, every default plugin. What is done to them is their user's business.
+// Package plane runs a control plane as processes of this machine: etcd, API servers, scheduler and controllers. They
+// use mutual TLS on loopback with their own certificates, and the settings of control-plane machines: fsync, Node and
+// RBAC authorization, and every default plugin. The caller decides what to do with them.
 package plane
 
 import (
@@ -21,37 +21,37 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Options says what there is to be.
+// Options are the options of New.
 type Options struct {
-	Bin     string // where clusterctl and etcd are
-	Dir     string // for their files; it is removed by Close
-	Members int    // of the store; 0 means 1
-	Servers int    // API servers; 0 means 1
+	Bin     string // directory of clusterctl and etcd
+	Dir     string // directory for the processes' files; Close removes it
+	Members int    // number of etcd members; 0 means 1
+	Servers int    // number of API servers; 0 means 1
 
-	Profiling bool // of all but the store, for a profiler
+	Profiling bool // serve profiles from all processes except etcd
 
-	// ControllerSettings changes the controllers' defaults; nil leaves them.
+	// ControllerSettings changes the controllers' default settings, unless it is nil.
 	ControllerSettings func(*config.ControllerManager)
 }
 
-// Plane is a store and API servers. The store runs from the beginning.
+// Plane is a control plane. New starts etcd, and the caller starts the other processes.
 type Plane struct {
 	Options
 	Etcd []*Process
 	API  []*Process
 
-	Scheduler   *Process // its caller starts it
-	Controllers *Process // likewise
+	Scheduler   *Process // the caller starts it
+	Controllers *Process // the caller starts it
 
-	ports  []int            // of the API servers
-	urls   []string         // of the members
+	ports  []int            // ports of the API servers
+	urls   []string         // URLs of the etcd members
 	health map[*Process]int // ports of scheduler and controllers
 	ca     *x509.CertPool
-	own    tls.Certificate // towards etcd, as the API servers have it
+	own    tls.Certificate // client certificate for etcd, as the API servers have it
 	admin  *http.Client
 }
 
-// New writes certificates, starts the store, and leaves the API servers to its caller.
+// New writes certificates and starts etcd. The caller starts the API servers.
 func New(ctx context.Context, o Options) (*Plane, error) {
 	p := &Plane{Options: o}
 	p.Members, p.Servers = max(p.Members, 1), max(p.Servers, 1)
@@ -78,10 +78,10 @@ func New(ctx context.Context, o Options) (*Plane, error) {
 
 func (p *Plane) path(name string) string { return filepath.Join(p.Dir, name) }
 
-// Kubeconfig is the path of the administrator's, who reaches the first API server by it.
+// Kubeconfig returns the path of the administrator's kubeconfig, which uses the first API server.
 func (p *Plane) Kubeconfig() string { return p.path("kubeconfig") }
 
-// Addresses are the API servers' hosts and ports.
+// Addresses returns the hosts and ports of the API servers.
 func (p *Plane) Addresses() []string {
 	var list []string
 	for _, port := range p.ports {
@@ -159,7 +159,7 @@ func (p *Plane) writeFiles() error {
 	return nil
 }
 
-// plan makes the processes, of which none runs yet.
+// plan prepares the processes without starting them.
 func (p *Plane) plan() error {
 	var peers, initial []string
 	for i := range p.Members {
@@ -193,8 +193,8 @@ func (p *Plane) plan() error {
 	}
 	for i := range p.Servers {
 		cfg, defaults := config.DefaultAPIServer(), config.DefaultAPIServer()
-		// An endpoint of a service cannot be a loopback address: nobody connects to these, which are there for examples
-		// (RFC 5737).
+		// An endpoint of a service cannot be a loopback address. These addresses are reserved for examples (RFC 5737),
+		// and no client connects to them.
 		cfg.BindAddress, cfg.AdvertiseAddress, cfg.SecurePort = "127.0.0.1", fmt.Sprintf("192.0.2.%d", i+1), p.ports[i]
 		cfg.TLSCertFile, cfg.TLSPrivateKeyFile, cfg.ClientCAFile = p.path(
 			"apiserver.crt",
@@ -204,7 +204,7 @@ func (p *Plane) plan() error {
 			"ca.crt",
 		)
 		cfg.Profiling = p.Profiling
-		own := i % p.Members // first, as on a machine that has both
+		own := i % p.Members // the first server in the list, as on a machine that runs both
 		cfg.EtcdServers = append(append([]string{}, p.urls[own:]...), p.urls[:own]...)
 		cfg.EtcdCAFile, cfg.EtcdCertFile, cfg.EtcdKeyFile = p.path(
 			"etcd-ca.crt",
@@ -222,7 +222,7 @@ func (p *Plane) plan() error {
 	return p.planDaemons()
 }
 
-// Ready waits until an API server is.
+// Ready waits until an API server is ready.
 func (p *Plane) Ready(ctx context.Context, server int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

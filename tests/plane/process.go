@@ -9,17 +9,17 @@ import (
 	"syscall"
 )
 
-// Process is one that can be ended and started again.
+// Process is a process that can be ended and started again.
 type Process struct {
 	command []string
 	log     string
 	cmd     *exec.Cmd
 }
 
-// Command is its command line.
+// Command returns the command line.
 func (p *Process) Command() []string { return p.command }
 
-// PID is its process's, 0 when there is none.
+// PID returns the process id, or 0 if the process does not run.
 func (p *Process) PID() int {
 	if p.cmd == nil {
 		return 0
@@ -27,7 +27,7 @@ func (p *Process) PID() int {
 	return p.cmd.Process.Pid
 }
 
-// Said is the end of what it has written.
+// Said returns the end of the process's output.
 func (p *Process) Said() string {
 	const most = 4 << 10
 	text, err := os.ReadFile(p.log)
@@ -37,7 +37,7 @@ func (p *Process) Said() string {
 	return string(text[max(0, len(text)-most):])
 }
 
-// Start starts it. It ends with this process, and when ctx does.
+// Start starts the process. It ends with this process, or when ctx ends.
 func (p *Process) Start(ctx context.Context) error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -54,10 +54,10 @@ func (p *Process) Start(ctx context.Context) error {
 	return nil
 }
 
-// Kill ends it as a crash does.
+// Kill ends the process as a crash does.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL) }
 
-// End asks it to end, and waits until it has. One that does not run has ended.
+// End asks the process to end, and waits until it has ended. It does nothing if the process does not run.
 func (p *Process) End() error { return p.end(syscall.SIGTERM) }
 
 func (p *Process) end(signal syscall.Signal) error {
@@ -68,13 +68,13 @@ func (p *Process) end(signal syscall.Signal) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
-	_ = p.cmd.Wait() // that it was ended is not news
+	_ = p.cmd.Wait() // the error only reports the signal
 	p.cmd = nil
 	return err
 }
 
-// Pause stops it as it is, and Resume lets it go on.
+// Pause stops the process with SIGSTOP, and Resume continues it.
 func (p *Process) Pause() error { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

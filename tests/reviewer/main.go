@@ -1,6 +1,6 @@
-// Command reviewer is somebody else's server, for the tests, that an API server asks whose a token is
-// (TokenReview) and who may what (SubjectAccessReview), and sends audit events to. It writes the kubeconfigs that
-// lead to it and what it was asked and sent, and ends by itself.
+// Command reviewer is an external webhook server for the tests. An API server asks it who the user of a token is
+// (TokenReview) and whether users may make requests (SubjectAccessReview), and sends it audit events. It writes the
+// kubeconfigs for these webhooks and what it received, and ends after a time limit.
 package main
 
 import (
@@ -109,10 +109,10 @@ func serve(ctx context.Context, listen, name, dir string) error {
 	return run.Serve(ctx, ln, r.handler(), tlsConfig, time.Second, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
-// reviewer answers, and writes down what it hears.
+// reviewer answers reviews, and writes what it receives to files.
 type reviewer struct {
 	name, dir string
-	mu        sync.Mutex // of the files
+	mu        sync.Mutex // guards the files
 }
 
 func (r *reviewer) handler() http.Handler {
@@ -135,17 +135,17 @@ func (r *reviewer) note(file, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// answered sends what came in back with an answer in it.
+// answered sends the review with the answer in it, or an error.
 func answered(w http.ResponseWriter, review any, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(review) // who has gone needs no answer
+	_ = json.NewEncoder(w).Encode(review) // an error means that the client has closed the connection
 }
 
-// tokens knows ticket-USER as NAME:USER.
+// tokens accepts the token ticket-USER as the user NAME:USER.
 func (r *reviewer) tokens(w http.ResponseWriter, q *http.Request) {
 	var review authenticationv1.TokenReview
 	if err := json.NewDecoder(q.Body).Decode(&review); err != nil {
@@ -159,7 +159,7 @@ func (r *reviewer) tokens(w http.ResponseWriter, q *http.Request) {
 	answered(w, review, r.note("asked", "token "+review.Status.User.Username))
 }
 
-// access lets its own users read config maps, and eve do nothing.
+// access allows its own users to read config maps, and denies eve everything.
 func (r *reviewer) access(w http.ResponseWriter, q *http.Request) {
 	var review authorizationv1.SubjectAccessReview
 	if err := json.NewDecoder(q.Body).Decode(&review); err != nil {
@@ -184,7 +184,7 @@ func (r *reviewer) access(w http.ResponseWriter, q *http.Request) {
 	answered(w, review, r.note("asked", line))
 }
 
-// events keeps who did what, a line each.
+// events writes a line for each audit event.
 func (r *reviewer) events(w http.ResponseWriter, q *http.Request) {
 	var list auditv1.EventList
 	if err := json.NewDecoder(q.Body).Decode(&list); err != nil {

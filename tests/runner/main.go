@@ -83,7 +83,8 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// choose returns the suites of a target, limited to the given names and to what those need, in the order of the list.
+// choose returns the suites of a target in the order of the list. With names it returns only these and those that they
+// need.
 func choose(target, only string) ([]suite, error) {
 	if !slices.Contains(targets, target) {
 		return nil, fmt.Errorf("no target is called %q: choose one of %s", target, strings.Join(targets, ", "))

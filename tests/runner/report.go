@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// counts is how many tests ended in which way. Subtests count, and tests that have subtests do not.
+// counts is the number of tests by their outcome. Subtests count, but tests with subtests do not.
 type counts struct{ passed, failed, skipped int }
 
 // event is one line of go test -json.
@@ -27,14 +27,14 @@ type tests struct {
 	counts
 	failing []string // the output of failed tests
 
-	output  map[string]*strings.Builder // by package and test, of those that run
+	output  map[string]*strings.Builder // of running tests, by package and test
 	parents map[string]bool             // tests with subtests
 }
 
 // maxOutput is how many bytes of one failed test's output are printed.
 const maxOutput = 20_000
 
-// read reads events until the stream ends, and writes what the tests printed.
+// read reads events until the stream ends, and writes the output of the tests to log.
 func (t *tests) read(from io.Reader, log io.Writer) {
 	t.output, t.parents = map[string]*strings.Builder{}, map[string]bool{}
 	lines := bufio.NewReader(from)
@@ -111,7 +111,7 @@ func (t *tests) failures() string {
 	return b.String()
 }
 
-// add takes in what became of a part of the suite.
+// add adds the outcome of a part of the suite.
 func (r *result) add(o outcome) {
 	r.passed += o.passed
 	r.failedTests += o.counts.failed

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,17 +18,17 @@ import (
 // flagsOfBuild are the Makefile's MODFLAGS, so that tests and programs share what is compiled.
 var flagsOfBuild = []string{"-trimpath", "-buildvcs=false", "-tags", "grpcnotrace"}
 
-// runner runs suites on a machine that has a number of places.
+// runner runs suites on a machine with a number of places.
 type runner struct {
 	root   string
 	logs   string
 	places int
-	cached bool // results that Go has cached count
+	cached bool // cached results of Go count
 
 	mu sync.Mutex // guards standard output
 }
 
-// job is a part of a suite that runs by itself.
+// job is a part of a suite that runs separately.
 type job struct {
 	suite int // index of the suite
 	name  string
@@ -41,7 +40,7 @@ type job struct {
 	compile []string // runs first, in the root of the repository
 }
 
-// result is what became of a suite.
+// result is the result of a suite.
 type result struct {
 	suite
 	passed, failedTests, skipped int
@@ -51,8 +50,8 @@ type result struct {
 
 func (r result) failed() bool { return len(r.errs) > 0 }
 
-// run runs the suites and returns their results in the same order. It starts them in the order of the list, and a later
-// one ahead of an earlier one that does not fit yet.
+// run runs the suites and returns their results in the same order. It starts them in the order of the list, but starts
+// a later suite if no earlier one fits in the free places.
 func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 	if err := os.RemoveAll(r.logs); err != nil {
 		return nil, err
@@ -115,7 +114,7 @@ func (r *runner) run(ctx context.Context, chosen []suite) ([]result, error) {
 	return results, nil
 }
 
-// jobs returns the parts of a suite. Tests of a lab are compiled here, once for all parts.
+// jobs returns the parts of a suite. It compiles the tests of a lab once for all parts.
 func (r *runner) jobs(ctx context.Context, at int, s suite) ([]job, error) {
 	environment := append(append(os.Environ(), "CLUSTERCTL_BUNDLE="+filepath.Join(r.root, "bin", s.bundle)), s.env...)
 	if s.command != nil {
@@ -199,7 +198,7 @@ func asRoot(root string, s suite, argv []string) []string {
 	return append([]string{"sudo", "env", "PATH=" + os.Getenv("PATH"), "CLUSTERCTL_BUNDLE=" + bundle}, argv...)
 }
 
-// packages resolves the word rest.
+// packages replaces the word rest with the packages that it stands for.
 func (r *runner) packages(ctx context.Context, names []string) ([]string, error) {
 	if !slices.Equal(names, []string{rest}) {
 		return names, nil
@@ -213,7 +212,7 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 			named = append(named, "clusterctl/"+strings.TrimPrefix(p, "./"))
 		}
 	}
-	// go test compiles packages without tests, too; programs with large dependencies are among them.
+	// go test would also compile packages without tests, some of which have large dependencies.
 	const withTests = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"
 	list := exec.CommandContext(
 		ctx,
@@ -224,29 +223,10 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
-	all := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return slices.Contains(named, p) })
-	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(start(a), start(b)) })
-	return all, nil
+	return slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return slices.Contains(named, p) }), nil
 }
 
-// slowPackages take longest. They start first, so that none of them runs alone at the end of its suite.
-var slowPackages = []string{
-	"clusterctl/daemons/apiserver",
-	"clusterctl/provision/run",
-	"clusterctl/daemons/proxy",
-	"clusterctl/daemons/apiserver/h2",
-	"clusterctl/daemons/kubelet",
-}
-
-// start returns the position of a package in the order of starts.
-func start(name string) int {
-	if at := slices.Index(slowPackages, name); at >= 0 {
-		return at
-	}
-	return len(slowPackages)
-}
-
-// outcome is what became of a job.
+// outcome is the result of a job.
 type outcome struct {
 	job
 	counts
@@ -271,17 +251,17 @@ func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
 			r.report("FAIL %s: %v\n", j.name, o.err)
 			return o
 		}
-		o.began = time.Now() // compiling is not counted
+		o.began = time.Now() // compile time is not counted
 	}
 	argv := j.argv
 	if s.background {
-		argv = append([]string{"nice", "-n", "10"}, argv...)
+		argv = append([]string{"nice", "-n", "15"}, argv...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = j.dir, j.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
-	cmd.WaitDelay = 2 * time.Minute // suites take their machines down
+	cmd.WaitDelay = 2 * time.Minute // an interrupted suite takes its machines down
 	var events tests
 	cmd.Stdout, cmd.Stderr = log, log
 	if j.json {
@@ -316,13 +296,13 @@ func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
 	return o
 }
 
-// execute runs a command; a background suite yields to everything else on the machine.
+// execute runs a command. A background suite has a lower priority than everything else on the machine.
 func (r *runner) execute(cmd *exec.Cmd, s suite) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	if s.background { // nice counts within a session only, where the kernel schedules sessions as groups
-		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte("10"), 0)
+	if s.background { // the kernel may schedule sessions as groups, and then nice only applies within a session
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte("15"), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 			return errors.Join(err, cmd.Cancel(), cmd.Wait())
 		}
@@ -330,7 +310,7 @@ func (r *runner) execute(cmd *exec.Cmd, s suite) error {
 	return cmd.Wait()
 }
 
-// report prints for a person to read.
+// report prints progress for the user.
 func (r *runner) report(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

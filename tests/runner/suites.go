@@ -1,6 +1,6 @@
 package main
 
-// The targets, as `make check`, `make test` and `make test-all` run them.
+// The targets of `make check`, `make test` and `make test-all`.
 const (
 	check = "check"
 	test  = "test"
@@ -15,33 +15,33 @@ type suite struct {
 	about   string
 	targets []string
 
-	// background suites run one at a time beside all others, and only use processor time that those leave.
+	// background suites run one at a time beside all others, and only use processor time that the others leave.
 	background bool
 	env        []string // for the program or the tests
-	needs      string   // a suite of the same target that has to pass first; empty means none
+	needs      string   // a suite of the same target that must pass first; empty: none
 
 	command []string // a program and its arguments, run in the root of the repository
 
-	packages []string // or packages of tests; rest means all packages that no suite names
-	again    bool     // its packages are among the rest, too
+	packages []string // packages of tests instead of a program; rest: all packages that no suite names
+	again    bool     // rest includes its packages, too
 	race     bool     // the tests are built with the race detector
 	run      string   // as go test -run
 	args     []string // for the tests' own flags
 	timeout  string   // as go test -timeout
 
-	// lab suites run as root, most of them on machines of their own, with the programs of a bundle.
+	// lab suites run as root with the programs of a bundle, most of them on their own machines.
 	lab    bool
-	bundle string // the bundle's folder below bin; empty means bin itself
-	// each: every test brings up machines of its own, so that two of them can run at a time.
+	bundle string // the bundle's folder below bin; empty: bin itself
+	// each means that every test starts its own machines, so that two of them can run at a time.
 	each bool
-	// apart names tests that run on machines of their own, beside the other tests of the suite.
+	// apart names tests that run on their own machines, in parallel with the other tests of the suite.
 	apart string
 }
 
 // rest stands for all packages that no suite names.
 const rest = "rest"
 
-// suites is every suite. The runner starts them in this order: those that take longest come first.
+// suites are all suites. The runner starts them in this order: those that take longest come first.
 var suites = []suite{
 	{name: "race-bundle", about: "build the programs for suites that look for data races",
 		targets:    []string{test, all},

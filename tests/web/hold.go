@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// echo answers every line that comes over a connection with the same line, and every datagram with the same datagram.
+// echo answers every line on a connection with the same line, and every datagram with the same datagram.
 func echo(address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -46,12 +46,12 @@ func echo(address string) error {
 	return nil
 }
 
-// patience is how long an answer over a connection that is held may take: longer than it takes TCP to send again what
-// was lost while rules were away.
+// patience is how long an answer on an open connection may take. It is longer than TCP needs to retransmit what was
+// lost while rules were missing.
 const patience = 20 * time.Second
 
-// hold keeps one connection open and has each line that it sends answered, until the process is ended. A connection
-// that ends is reported, and another is made.
+// hold keeps one connection open, and sends lines that the server must answer, until the process ends. If the
+// connection ends, it reports this and opens another.
 func hold(address string, every time.Duration, to io.Writer) {
 	out := json.NewEncoder(to)
 	var made atomic.Int64

@@ -1,6 +1,6 @@
-// Command web is the workload of the demo and the tests: it says on every path which
-// host answers and for whom, is healthy at /healthz, and lets its readiness be changed.
-// With -get, -api, -probe, -hold or -walk it is a client, whose resolver is Go's.
+// Command web is the workload of the demo and the tests. It answers on every path with its host and the client, serves
+// /healthz, and allows changing its readiness. With -get, -api, -probe, -hold or -walk it is a client that uses Go's
+// resolver.
 package main
 
 import (

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// report is a line of what -probe prints: a failed request, or how many were made so far.
+// report is a line of the output of -probe: a failed request, or the number of requests so far.
 type report struct {
 	At    time.Time `json:"at"`
 	Took  float64   `json:"took,omitempty"` // seconds
@@ -18,11 +18,11 @@ type report struct {
 	Made  int64     `json:"made,omitempty"`
 }
 
-// mostOpen is how many requests may be waiting for their answers.
+// mostOpen is the maximum number of requests without an answer.
 const mostOpen = 512
 
-// probe makes a request on a connection of its own every so often, whether or not the ones
-// before have been answered, until the process is ended.
+// probe makes requests at an interval, each on a new connection, until the process ends. It does not wait for the
+// answers to earlier requests.
 func probe(url string, every time.Duration, to io.Writer) {
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var mu sync.Mutex

@@ -1,5 +1,4 @@
-// Package webimage packs the test workload (tests/web) and a shell into an OCI archive,
-// so that no registry is needed.
+// Package webimage packs the test workload (tests/web) and a shell into an OCI archive, so that no registry is needed.
 package webimage
 
 import (
@@ -19,10 +18,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Reference is the name that the image has inside its archive.
+// Reference is the name of the image inside its archive.
 const Reference = "clusterctl.test/web:1"
 
-// applets are the commands of busybox that the image has.
+// applets are the busybox commands in the image.
 var applets = []string{
 	"sh",
 	"ls",
@@ -55,8 +54,8 @@ var applets = []string{
 	"rm",
 }
 
-// Write packs the image into an archive at path. The workload's program is test-web in
-// the bundle, further ones keep their names; the shell is a static busybox at /bin/busybox.
+// Write packs the image into an archive at path. The workload's program is test-web of the bundle, and further programs
+// keep their names. The shell is a static busybox at /bin/busybox.
 func Write(bundle, path string, more ...string) error {
 	programs := map[string]string{"bin/web": filepath.Join(bundle, "test-web"), "bin/busybox": "/bin/busybox"}
 	for _, name := range more {

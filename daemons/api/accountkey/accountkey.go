@@ -1,6 +1,5 @@
-// Package accountkey is what those who make service accounts' tokens and those who believe them have in common: the
-// keys that sign, and what a token that lies in a Secret says of itself. Whether a token is good is the API server's to
-// say.
+// Package accountkey is shared by the components that create and that verify service account tokens. It defines the
+// signing keys, and the claims of tokens in Secrets. The API server decides whether a token is valid.
 package accountkey
 
 import (
@@ -19,7 +18,7 @@ import (
 	"clusterctl/certs"
 )
 
-// Describe returns a key's id, which is made of the key itself, and its algorithm.
+// Describe returns the id of a key, which is a digest of the key, and its algorithm.
 func Describe(key crypto.PublicKey) (id string, algorithm jose.SignatureAlgorithm, err error) {
 	der, err := x509.MarshalPKIXPublicKey(key)
 	if err != nil {
@@ -43,7 +42,8 @@ func Describe(key crypto.PublicKey) (id string, algorithm jose.SignatureAlgorith
 	return "", "", fmt.Errorf("keys of type %T cannot sign tokens: take an RSA or ECDSA key", key)
 }
 
-// Signer reads the private key in a file. Tokens that it signs name the key, whose public half comes with it.
+// Signer reads the private key in a file. It also returns the public key. Tokens that the signer signs contain the
+// key's id.
 func Signer(file string) (jose.Signer, crypto.PublicKey, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -66,11 +66,10 @@ func Signer(file string) (jose.Signer, crypto.PublicKey, error) {
 	return signer, private.Public(), nil
 }
 
-// LegacyIssuer is that of tokens that lie in Secrets, made by hand for something outside of the cluster, and do not
-// expire.
+// LegacyIssuer is the issuer of tokens in Secrets. They do not expire and are used outside of the cluster.
 const LegacyIssuer = "kubernetes/serviceaccount"
 
-// LegacyClaims are what such a token says of itself.
+// LegacyClaims are the claims of a token in a Secret.
 type LegacyClaims struct {
 	Namespace   string `json:"kubernetes.io/serviceaccount/namespace"`
 	Secret      string `json:"kubernetes.io/serviceaccount/secret.name"`

@@ -1,6 +1,6 @@
-// Package admitpod is how the kubelet asks its machine's network daemon whether the network policies of a pod hold,
-// before anything of the pod runs: one line of JSON over a socket, and one in answer. Whether they hold is the network
-// daemon's business, what becomes of a pod without them the kubelet's.
+// Package admitpod lets the kubelet ask its machine's network daemon whether the network policies of a pod are in
+// effect, before anything of the pod runs. Both messages are one line of JSON over a socket. The network daemon applies
+// the policies. The kubelet decides what to do with a pod without them.
 package admitpod
 
 import (
@@ -14,28 +14,29 @@ import (
 	"time"
 )
 
-// Pod is what is asked about: a pod whose sandbox has addresses and whose containers have not been started.
+// Pod is the request: a pod whose sandbox has addresses and whose containers have not been started.
 type Pod struct {
-	UID       string   `json:"uid"` // that of the kubelet, also where the API's mirror of the pod has another
+	UID       string   `json:"uid"` // the kubelet's UID of the pod, even if the mirror pod has another
 	Namespace string   `json:"namespace"`
 	Name      string   `json:"name"`
 	IPs       []string `json:"ips"`
 }
 
-// Answer is what the network daemon says: that the policies hold, or why not.
+// Answer is the network daemon's response: that the policies are in effect, or why not.
 type Answer struct {
 	Holds bool   `json:"holds,omitempty"`
 	Error string `json:"error,omitempty"`
 }
 
 const (
-	// Wait is how long the network daemon tries before it answers that the policies do not hold.
+	// Wait is how long the network daemon tries before it answers that the policies are not in effect.
 	Wait = 10 * time.Second
-	// MaxLine bounds questions and answers, bytes.
+	// MaxLine is the maximum length of requests and responses in bytes.
 	MaxLine = 64 << 10
 )
 
-// Admit returns when the policies of a pod hold. It may be repeated, and has to be when the pod gets other addresses.
+// Admit returns nil once the policies of a pod are in effect. It may be repeated, and must be if the pod's addresses
+// change.
 func Admit(ctx context.Context, socket string, p Pod) error {
 	answer, err := ask(ctx, socket, p)
 	if err == nil && !answer.Holds {
@@ -48,7 +49,7 @@ func Admit(ctx context.Context, socket string, p Pod) error {
 }
 
 func ask(ctx context.Context, socket string, p Pod) (a Answer, err error) {
-	// The daemon's answer takes as long as it may; one that does not come at all is given up.
+	// The daemon answers within Wait. Allow a little more, then give up.
 	ctx, cancel := context.WithTimeout(ctx, Wait+2*time.Second)
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", socket)

@@ -1,5 +1,4 @@
-// Package apifake is a view of stored objects that is filled by hand, for tests of what
-// decides by looking at api.Objects. It behaves as the API server's: revisions rise with
+// Package apifake implements api.Objects with objects in memory, for tests. As with the API server, revisions rise with
 // every change of a resource.
 package apifake
 
@@ -23,7 +22,7 @@ type Objects struct {
 	revisions map[schema.GroupResource]int64
 }
 
-// New returns a view that holds objects.
+// New returns a view with objects.
 func New(objects ...runtime.Object) *Objects {
 	o := &Objects{
 		stored:    map[schema.GroupResource]map[string]runtime.Object{},
@@ -35,7 +34,7 @@ func New(objects ...runtime.Object) *Objects {
 	return o
 }
 
-// Put stores an object, or another state of one. Objects of unknown kinds are left out.
+// Put adds or replaces an object. Objects of unknown kinds are ignored.
 func (o *Objects) Put(obj runtime.Object) {
 	gr, key, ok := locate(obj)
 	if !ok {
@@ -50,7 +49,7 @@ func (o *Objects) Put(obj runtime.Object) {
 	o.revisions[gr]++
 }
 
-// Remove takes an object away.
+// Remove removes an object.
 func (o *Objects) Remove(obj runtime.Object) {
 	gr, key, ok := locate(obj)
 	if !ok {
@@ -76,12 +75,12 @@ func locate(obj runtime.Object) (schema.GroupResource, string, bool) {
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
 	if kinds[0].Kind == "Gateway" {
-		plural.Resource = "gateways" // and not gatewaies
+		plural.Resource = "gateways" // the generic rule would yield gatewaies
 	}
 	return plural.GroupResource(), m.GetNamespace() + "/" + m.GetName(), true
 }
 
-// Get returns one object.
+// Get returns an object, and whether it exists.
 func (o *Objects) Get(resource schema.GroupResource, namespace, name string) (runtime.Object, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,7 +88,7 @@ func (o *Objects) Get(resource schema.GroupResource, namespace, name string) (ru
 	return obj, ok
 }
 
-// List returns the objects of a namespace, of all when it is empty, by name.
+// List returns the objects of a namespace, sorted by name. An empty namespace means all.
 func (o *Objects) List(resource schema.GroupResource, namespace string) []runtime.Object {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,7 +106,7 @@ func (o *Objects) List(resource schema.GroupResource, namespace string) []runtim
 	return out
 }
 
-// Revision rises with every change of the resource.
+// Revision returns a number that rises with every change of the resource.
 func (o *Objects) Revision(resource schema.GroupResource) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

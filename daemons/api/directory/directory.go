@@ -1,5 +1,5 @@
-// Package directory is what the controllers and the kubelet have to agree on about volumes that are a directory of a
-// node: who provisions them, where they lie, and by which path a kubelet is asked to remove one.
+// Package directory defines what the controllers and the kubelet share about volumes that are directories of a node:
+// their provisioner, their location, and the kubelet's API for them.
 package directory
 
 import (
@@ -15,35 +15,35 @@ import (
 )
 
 const (
-	// Provisioner is the name that a StorageClass has these volumes by.
+	// Provisioner is the provisioner's name in StorageClasses.
 	Provisioner = "clusterctl.local/directory"
-	// Root is where they lie on their node. Nothing else is there.
+	// Root is the directory of these volumes on their node. It contains nothing else.
 	Root = "/var/lib/clusterctl/volumes"
-	// Finalizer keeps a PersistentVolume until its kubelet has said that the directory is gone.
+	// Finalizer holds a PersistentVolume until its kubelet has confirmed that the directory is gone.
 	Finalizer = Provisioner
-	// NodeAnnotation of a PersistentVolume is the name of the node whose kubelet has the directory.
+	// NodeAnnotation of a PersistentVolume is the name of the node with the directory.
 	NodeAnnotation = "clusterctl.local/node"
-	// MachineAnnotation of a PersistentVolume is the identity of the machine that the node was when the volume was
-	// provisioned: another machine may have the node's name later, and has none of the data.
+	// MachineAnnotation of a PersistentVolume is the identity of the node's machine at provisioning. Another machine
+	// may have the node's name later, and has none of the data.
 	MachineAnnotation = "clusterctl.local/machine"
-	// MadeAnnotation of a PersistentVolume says that a pod has had it: the directory is there from then on, and is not
-	// made again.
+	// MadeAnnotation of a PersistentVolume records that a pod has used it. The directory exists from then on, and is
+	// not created again.
 	MadeAnnotation = "clusterctl.local/made"
-	// Resource is the kubelet's path of them: DELETE /localVolumes/NAME, and PUT /localVolumes/NAME?bytes=SIZE to have
-	// one grow.
+	// Resource is the kubelet's path for volumes: DELETE /localVolumes/NAME removes one, and PUT
+	// /localVolumes/NAME?bytes=SIZE enlarges one.
 	Resource = "localVolumes"
-	// Size is the query of PUT.
+	// Size is the query parameter of PUT, in bytes.
 	Size = "bytes"
-	// Made and Machine are queries of DELETE: what the volume says by MadeAnnotation and MachineAnnotation.
+	// Made and Machine are query parameters of DELETE, with the values of MadeAnnotation and MachineAnnotation.
 	Made, Machine = "made", "machine"
-	// Missing is the cause that a kubelet gives when it does not have a directory that may lie elsewhere.
+	// Missing is the status cause that a kubelet returns if it does not have a directory that may be elsewhere.
 	Missing metav1.CauseType = "DirectoryMissing"
 )
 
-// Path is where the volume of a name lies on its node.
+// Path returns the path of a volume on its node.
 func Path(name string) string { return path.Join(Root, name) }
 
-// CheckName refuses what is no name of a volume, and so could lead out of Root.
+// CheckName returns an error if name is not a valid volume name, because it could lead out of Root.
 func CheckName(name string) error {
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {
 		return fmt.Errorf("invalid volume name %q: %s", name, strings.Join(wrong, "; "))
@@ -51,7 +51,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Provisioned says whether a volume was made by this provisioner.
+// Provisioned reports whether this provisioner created a volume.
 func Provisioned(v *corev1.PersistentVolume) bool {
 	return v.Annotations[storage.AnnDynamicallyProvisioned] == Provisioner
 }

@@ -22,7 +22,7 @@ func Elements(h http.Header, name string) iter.Seq[string] {
 	}
 }
 
-// Has reports whether a list field has an element, whatever the case of its letters.
+// Has reports whether a list field has an element, ignoring case.
 func Has(h http.Header, name, element string) bool {
 	for e := range Elements(h, name) {
 		if strings.EqualFold(e, element) {
@@ -32,7 +32,7 @@ func Has(h http.Header, name, element string) bool {
 	return false
 }
 
-// Joined returns a list field as one line. It does not allocate when the field has one line.
+// Joined returns a list field as one line. It does not allocate if the field has one line.
 func Joined(h http.Header, name string) string {
 	if values := h.Values(name); len(values) != 1 {
 		return strings.Join(values, ",")
@@ -56,7 +56,7 @@ func Accepts(list, name string) bool {
 	return others
 }
 
-// weight returns the q of an element's parameters. It is one where none is given, or one that is not a number.
+// weight returns the parameter q of an element. It returns one if there is none or if it is not a number.
 func weight(parameters string) float64 {
 	for parameter := range strings.SplitSeq(parameters, ";") {
 		key, value, _ := strings.Cut(strings.Trim(parameter, " \t"), "=")

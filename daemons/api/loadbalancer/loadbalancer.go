@@ -1,6 +1,6 @@
-// Package loadbalancer is what the service controller and the machines' network daemons have to agree on about Services
-// of type LoadBalancer: whose Services they are, and which of their addresses the machines announce. What there is to
-// give out is in daemons/config.
+// Package loadbalancer defines what the service controller and the machines' network daemons share about Services of
+// type LoadBalancer: which Services they handle, and which addresses the machines announce. The pools are in
+// daemons/config.
 package loadbalancer
 
 import (
@@ -13,32 +13,33 @@ import (
 )
 
 const (
-	// Class is the loadBalancerClass of Services that get an address of a pool, besides those that have none.
+	// Class is the loadBalancerClass of Services that get addresses from pools. Services without a class get them too.
 	Class = "clusterctl.local/pool"
-	// PoolAnnotation of a Service is the name of the pool that its addresses are to be of.
+	// PoolAnnotation of a Service names the pool for its addresses.
 	PoolAnnotation = "clusterctl.local/load-balancer-pool"
-	// AddressesAnnotation of a Service is the addresses that it is to have, with commas between them.
+	// AddressesAnnotation of a Service lists the addresses that it requests, separated by commas.
 	AddressesAnnotation = "clusterctl.local/load-balancer-ips"
-	// ShareAnnotation of Services that may have one address has the same value.
+	// ShareAnnotation has the same value in Services that may share an address.
 	ShareAnnotation = "clusterctl.local/allow-shared-address"
-	// Condition of a Service says whether it has the addresses that it asks for. Where it is, the addresses of its
-	// status are of pools.
+	// Condition of a Service reports whether it has the addresses that it requests. If a Service has the condition, the
+	// addresses in its status come from pools.
 	Condition = "clusterctl.local/AddressAssigned"
 )
 
 const (
-	// Slots is how many leases there are for addresses that any machine may have, so that what renewals cost does not
-	// grow with Services.
+	// Slots is the number of leases for addresses that any machine may announce. It is fixed, so that the cost of
+	// renewals does not grow with the number of Services.
 	Slots = 8
-	// MaxLocal is how many addresses Services with externalTrafficPolicy Local may have. Each has a lease of its own.
+	// MaxLocal is the maximum number of addresses of Services with externalTrafficPolicy Local. Each has a lease of its
+	// own.
 	MaxLocal = 64
 )
 
-// Slot and LocalSlot are the names of the leases in kube-system whose holders announce addresses.
+// Slot and LocalSlot return the names of leases in kube-system whose holders announce addresses.
 func Slot(i int) string      { return fmt.Sprintf("load-balancer-%d", i) }
 func LocalSlot(i int) string { return fmt.Sprintf("load-balancer-local-%d", i) }
 
-// Leases are the names of all of them: a role has to name what it is for.
+// Leases returns the names of all these leases, since a role must list them.
 func Leases() (names []string) {
 	for i := range Slots {
 		names = append(names, Slot(i))
@@ -49,19 +50,19 @@ func Leases() (names []string) {
 	return names
 }
 
-// Wants reports whether a Service is to have addresses of a pool.
+// Wants reports whether a Service should get addresses from pools.
 func Wants(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
 		(s.Spec.LoadBalancerClass == nil || *s.Spec.LoadBalancerClass == Class)
 }
 
-// Known reports whether the controller has looked after a Service. Others, a cloud's controller among them, look after
-// Services too.
+// Known reports whether the controller has handled a Service. Other controllers, for example a cloud's, handle Services
+// too.
 func Known(s *corev1.Service) bool {
 	return meta.FindStatusCondition(s.Status.Conditions, Condition) != nil
 }
 
-// Given are the addresses of pools that a Service has.
+// Given returns a Service's addresses from pools.
 func Given(s *corev1.Service) (all []netip.Addr) {
 	if !Known(s) {
 		return nil
@@ -69,7 +70,7 @@ func Given(s *corev1.Service) (all []netip.Addr) {
 	return Addresses(s)
 }
 
-// Addresses are all that a Service's status has, whoever gave them.
+// Addresses returns all addresses in a Service's status, no matter which controller assigned them.
 func Addresses(s *corev1.Service) (all []netip.Addr) {
 	for _, in := range s.Status.LoadBalancer.Ingress {
 		if a, err := netip.ParseAddr(in.IP); err == nil {
@@ -79,7 +80,7 @@ func Addresses(s *corev1.Service) (all []netip.Addr) {
 	return all
 }
 
-// Announced are the addresses of a Service that machines announce.
+// Announced returns the addresses of a Service that machines announce.
 func Announced(s *corev1.Service) []netip.Addr {
 	if !Wants(s) {
 		return nil
@@ -87,10 +88,10 @@ func Announced(s *corev1.Service) []netip.Addr {
 	return Given(s)
 }
 
-// Finalizer keeps a Service until its addresses have been taken back: upstream's.
+// Finalizer holds a Service until its addresses are released. It is upstream's.
 const Finalizer = "service.kubernetes.io/load-balancer-cleanup"
 
-// List reads addresses with commas between them.
+// List parses addresses separated by commas. bad is the first invalid one.
 func List(text string) (all []netip.Addr, bad string) {
 	for _, one := range strings.Split(text, ",") {
 		if one = strings.TrimSpace(one); one == "" {

@@ -1,6 +1,6 @@
-// Package peers is what the controllers and the machines' network daemons have to agree on about the peers of network
-// policies. Which pods a peer means is worked out once, by a controller, which publishes their addresses as
-// EndpointSlices of no service; a machine watches the slices of those groups alone that policies of its own pods name.
+// Package peers defines what the controllers and the machines' network daemons share about the peers of network
+// policies. A controller determines the pods of each peer once, and publishes their addresses as EndpointSlices without
+// a Service. A machine watches only the slices of groups that the policies of its own pods name.
 package peers
 
 import (
@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// Namespace has the slices of all groups: who may write slices in a namespace of their own must not be able to say
-	// who a policy's peers are.
+	// Namespace is the namespace of all groups' slices. Otherwise users who may write slices in their own namespace
+	// could define the peers of policies.
 	Namespace = "kube-system"
-	// Label of a slice is its group's name.
+	// Label is the label of a slice with its group's name.
 	Label = "network.clusterctl.local/peers"
 	// Manager is the value of endpointslice.kubernetes.io/managed-by.
 	Manager = "networkpolicy-controller.clusterctl.local"
 )
 
-// Group is pods that a peer of some policy means. Policies that mean the same pods share it.
+// Group is the set of pods that a peer of a policy selects. Policies that select the same pods share it.
 type Group struct {
-	Namespace         string                // of the pods, where no selector chooses namespaces
-	NamespaceSelector *metav1.LabelSelector // of namespaces, else nil
+	Namespace         string                // of the pods, if NamespaceSelector is nil
+	NamespaceSelector *metav1.LabelSelector // selects namespaces; nil means Namespace
 	PodSelector       *metav1.LabelSelector // nil for all pods
-	// names of container ports that rules for the group name, sorted; a slice says which numbers its pods have for them
+	// Ports are the sorted names of container ports in the group's rules. A slice contains the numbers that its pods
+	// have for them.
 	Ports []string
 }
 
-// Name is the same for groups that mean the same, and good as the name of an object and as a label's value.
+// Name returns a name that is equal for equal groups. It is valid as an object name and as a label value.
 func (g Group) Name() string {
 	for _, s := range []**metav1.LabelSelector{&g.NamespaceSelector, &g.PodSelector} {
 		if *s != nil {
@@ -45,13 +46,13 @@ func (g Group) Name() string {
 	}
 	text, err := json.Marshal(g)
 	if err != nil {
-		panic(err) // strings alone
+		panic(err) // impossible: the group consists of strings
 	}
 	sum := sha256.Sum256(text)
 	return "peers-" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
 }
 
-// ordered is the selector in the one order that all of its writings have in common.
+// ordered returns a copy of a selector in a canonical order.
 func ordered(s *metav1.LabelSelector) *metav1.LabelSelector {
 	s = s.DeepCopy()
 	for i := range s.MatchExpressions {
@@ -64,8 +65,8 @@ func ordered(s *metav1.LabelSelector) *metav1.LabelSelector {
 	return s
 }
 
-// OfPeer is the group that a peer of a rule in a namespace means, and false for a block of addresses. ports are the
-// names in the rule's ports, for rules of egress; those of ingress are looked up in the pod itself.
+// OfPeer returns the group that a peer of a rule selects. It returns false for an IP block. ports are the names in the
+// rule's ports, for egress rules. For ingress rules they are looked up in the pod itself.
 func OfPeer(namespace string, p networkingv1.NetworkPolicyPeer, ports []string) (Group, bool) {
 	if p.IPBlock != nil {
 		return Group{}, false
@@ -77,13 +78,13 @@ func OfPeer(namespace string, p networkingv1.NetworkPolicyPeer, ports []string) 
 	return g, true
 }
 
-// Everybody is all pods of all namespaces, among whom a rule of egress looks for named ports where it names no pods: no
-// peers, or blocks.
+// Everybody returns the group of all pods in all namespaces. An egress rule that selects no pods, because it has no
+// peers or only IP blocks, looks up named ports in it.
 func Everybody(ports []string) Group {
 	return Group{NamespaceSelector: &metav1.LabelSelector{}, Ports: ports}
 }
 
-// Named are the names among a rule's ports, sorted and each once.
+// Named returns the names among a rule's ports, sorted and without duplicates.
 func Named(ports []networkingv1.NetworkPolicyPort) (names []string) {
 	for _, p := range ports {
 		if p.Port != nil && p.Port.StrVal != "" {
@@ -94,7 +95,7 @@ func Named(ports []networkingv1.NetworkPolicyPort) (names []string) {
 	return slices.Compact(names)
 }
 
-// Of are the groups that a policy names, each once.
+// Of returns the groups that a policy selects, without duplicates.
 func Of(p *networkingv1.NetworkPolicy) []Group {
 	var all []Group
 	for _, r := range p.Spec.Ingress {

@@ -13,7 +13,7 @@ const (
 	AnnBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
 )
 
-// GetPersistentVolumeClaimClass returns the name of the class that a claim requests, empty for none.
+// GetPersistentVolumeClaimClass returns the name of the class that a claim requests, or "".
 func GetPersistentVolumeClaimClass(claim *corev1.PersistentVolumeClaim) string {
 	if class, found := claim.Annotations[corev1.BetaStorageClassAnnotation]; found {
 		return class
@@ -24,7 +24,7 @@ func GetPersistentVolumeClaimClass(claim *corev1.PersistentVolumeClaim) string {
 	return *claim.Spec.StorageClassName
 }
 
-// GetPersistentVolumeClass returns the name of a volume's class, empty for none.
+// GetPersistentVolumeClass returns the name of a volume's class, or "".
 func GetPersistentVolumeClass(volume *corev1.PersistentVolume) string {
 	if class, found := volume.Annotations[corev1.BetaStorageClassAnnotation]; found {
 		return class

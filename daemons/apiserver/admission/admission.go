@@ -1,6 +1,5 @@
-// Package admission is the API server's plugins that change or refuse writes after
-// authorization: each file is one, named as upstream names it. They look at what is
-// stored and change nothing but the object at hand.
+// Package admission holds the API server's plugins that change or refuse writes after authorization. Each file is one
+// plugin, with upstream's name. The plugins read stored objects, and change nothing but the object of the write.
 package admission
 
 import (
@@ -20,9 +19,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// All returns the plugins in order: what changes objects, and then what refuses
-// them. may decides where a plugin demands a right of its own;
-// what is counted is registered with counts.
+// All returns the plugins in order: the mutating ones, then the validating ones. may authorizes the extra rights that
+// some plugins require. Metrics are registered with counts.
 func All(
 	cfg config.APIServer,
 	objects api.Objects,
@@ -72,10 +70,10 @@ func All(
 		&defaultIngressClass{
 			objects,
 		}, storageProtection{}, &runtimeClass{objects}, certificate{}, &topologyLabels{objects},
-	}, append(validators, NewQuota(objects)), nil // the quota is last: what it counts is not refused by others
+	}, append(validators, NewQuota(objects)), nil // the quota comes last, so that no other plugin refuses what it has counted
 }
 
-// always are the plugins that are always there, by upstream's names.
+// always are the plugins that are always enabled, by upstream's names.
 var always = []string{
 	"NamespaceLifecycle", "LimitRanger", "ServiceAccount", "TaintNodesByCondition", "Priority",
 	"DefaultTolerationSeconds", "DefaultStorageClass",
@@ -85,7 +83,7 @@ var always = []string{
 	"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook",
 }
 
-// resource is what a plugin looks at, such as {"", "pods"}.
+// resource is the group and name of a resource, such as {"", "pods"}.
 type resource = schema.GroupResource
 
 var (
@@ -98,18 +96,19 @@ var (
 	claimsGR          = resource{Resource: "persistentvolumeclaims"}
 )
 
-// forbidden is the refusal that says why.
+// forbidden returns the refusal of a write, with a reason.
 func forbidden(a *api.Admission, err error) error {
 	return apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, err)
 }
 
-// is says whether the write is that operation on that resource itself.
+// is reports whether the write is that operation on the resource itself, not on a subresource.
 func is(a *api.Admission, operation string, r resource) bool {
 	return a.Operation == operation && a.Subresource == "" && a.Resource.GroupResource() == r
 }
 
-// Something that was made a moment ago, perhaps through another API server, may not
-// have reached this one's cache: it is waited for a little before it is missed.
+// lookEvery is how often the cache is checked for a missing object. An object that was just created, perhaps through
+// another API server, may not have reached this server's cache. So plugins wait a little before they treat it as
+// missing.
 const lookEvery = 5 * time.Millisecond
 
 func await(

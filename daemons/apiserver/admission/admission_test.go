@@ -30,7 +30,7 @@ var (
 	node1 = api.User{Name: "system:node:n1", Groups: []string{api.GroupNodes}}
 )
 
-// cluster is what is stored before each write.
+// cluster returns the objects that are stored before each write.
 func cluster() *apifake.Objects {
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, UID: "u"} }
 	in := func(ns, name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name, UID: "u"} }
@@ -155,7 +155,7 @@ func cluster() *apifake.Objects {
 	return o
 }
 
-// admit sends a write through all plugins, as the API server does.
+// admit passes a write through all plugins, as the API server does.
 func admit(t *testing.T, o api.Objects, a *api.Admission) error {
 	t.Helper()
 	may, err := authz.New(nil, o)

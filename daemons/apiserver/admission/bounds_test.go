@@ -11,7 +11,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// S12: what a pod may not be born with, it does not get by a resize, and claims hear of their requests.
+// A resize cannot exceed the limits that hold for new pods. Errors about claims refer to their requests.
+// Proves S12.
 func TestLimitsHoldForChangesToo(t *testing.T) {
 	o := cluster()
 	o.Put(
@@ -55,7 +56,8 @@ func TestLimitsHoldForChangesToo(t *testing.T) {
 	}
 }
 
-// S12: an account that lists what its pods may mount is taken by its word.
+// Pods of an account with a list of mountable Secrets may use only those.
+// Proves S12.
 func TestPodsUseTheSecretsThatTheirAccountNamesS12(t *testing.T) {
 	o := cluster()
 	o.Put(

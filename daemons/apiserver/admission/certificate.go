@@ -17,14 +17,13 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// certificate notes who asks for a certificate. That only those approve and sign who may do so for the signer is for
-// the plugins below.
+// certificate records the requester in certificate signing requests. The plugins below check who may approve and sign.
 type certificate struct{}
 
 var certificateRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
 
-// Admit writes down the requester, whatever the client said, and keeps decisions out
-// of writes that are not for deciding, and certificates out of those that are.
+// Admit sets the requester, whatever the client sent. Only writes to approval may change decisions, and those cannot
+// change the certificate.
 func (certificate) Admit(_ context.Context, a *api.Admission) error {
 	c, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -41,14 +40,14 @@ func (certificate) Admit(_ context.Context, a *api.Admission) error {
 			c.Spec.Extra[k] = v
 		}
 	case a.Subresource == "approval" && old != nil:
-		c.Status.Certificate = old.Status.Certificate // who approves does not sign
+		c.Status.Certificate = old.Status.Certificate // approving cannot set the certificate
 	case a.Subresource == "status" && old != nil:
 		keepDecisions(c, old)
 	}
 	return nil
 }
 
-// decided are the conditions that approve or deny.
+// decided are the condition types that approve or deny.
 var decided = []certificatesv1.RequestConditionType{
 	certificatesv1.CertificateApproved,
 	certificatesv1.CertificateDenied,
@@ -63,7 +62,7 @@ func instances(c *certificatesv1.CertificateSigningRequest, t certificatesv1.Req
 	return at
 }
 
-// keepDecisions has the decisions as they are, when who writes neither adds nor removes one.
+// keepDecisions restores the old decisions, unless the write adds or removes one.
 func keepDecisions(c, old *certificatesv1.CertificateSigningRequest) {
 	for _, t := range decided {
 		is, was := instances(c, t), instances(old, t)
@@ -76,7 +75,7 @@ func keepDecisions(c, old *certificatesv1.CertificateSigningRequest) {
 	}
 }
 
-// certificateSubjectRestriction keeps requests for clients' certificates from naming the group that may do everything.
+// certificateSubjectRestriction refuses requests for client certificates with the group system:masters.
 type certificateSubjectRestriction struct{}
 
 // Validate implements api.Validator.
@@ -94,7 +93,7 @@ func (certificateSubjectRestriction) Validate(_ context.Context, a *api.Admissio
 	return nil
 }
 
-// certificateApproval demands the verb approve on the signer.
+// certificateApproval requires the verb approve on the signer.
 type certificateApproval struct{ may api.Authorizer }
 
 // Validate implements api.Validator.
@@ -109,7 +108,7 @@ func (p *certificateApproval) Validate(ctx context.Context, a *api.Admission) er
 	return nil
 }
 
-// certificateSigning demands the verb sign on the signer.
+// certificateSigning requires the verb sign on the signer.
 type certificateSigning struct{ may api.Authorizer }
 
 // Validate implements api.Validator.
@@ -141,7 +140,7 @@ func (p *certificateSigning) Validate(ctx context.Context, a *api.Admission) err
 	return nil
 }
 
-// onSigner says whether who writes has a right on a signer, or on all signers of its domain.
+// onSigner reports whether the user has a right on a signer, or on all signers of its domain.
 func onSigner(ctx context.Context, may api.Authorizer, a *api.Admission, verb, name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	for _, n := range []string{name, domain + "/*"} {

@@ -10,10 +10,10 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// claimResize lets claims grow only where their class says that their volumes can.
+// claimResize lets claims grow only if their storage class allows volume expansion.
 type claimResize struct{ objects api.Objects }
 
-// Validate looks at changes that ask for more.
+// Validate checks updates that request more storage.
 func (p *claimResize) Validate(_ context.Context, a *api.Admission) error {
 	if !is(a, "UPDATE", claimsGR) {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// defaultStorageClass gives a claim that names no class the default one.
+// defaultStorageClass sets the default class on claims that name none.
 type defaultStorageClass struct{ objects api.Objects }
 
-// Admit takes the newest class that is marked as default, if there is one.
+// Admit chooses the newest class that is marked as default, if there is one.
 func (p *defaultStorageClass) Admit(_ context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", claimsGR) {
 		return nil
@@ -43,11 +43,10 @@ func (p *defaultStorageClass) Admit(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// runtimeClass adds what a runtime costs, and where it is to be found, to pods that
-// ask for it.
+// runtimeClass adds the overhead and the scheduling rules of a runtime class to pods that name it.
 type runtimeClass struct{ objects api.Objects }
 
-// Admit refuses a class that does not exist, and an overhead that is not the class's.
+// Admit refuses a class that does not exist, and an overhead that differs from the class's.
 func (p *runtimeClass) Admit(_ context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", podsGR) {
 		return nil

@@ -14,11 +14,11 @@ import (
 	"k8s.io/pod-security-admission/admission/api/load"
 )
 
-// podSecurityName is the name of the one plugin that is configured by a file.
+// podSecurityName is the name of the only plugin that a file configures.
 const podSecurityName = "PodSecurity"
 
-// configured returns what the AdmissionConfiguration in a file, which may have none, says of pod security: what holds
-// in namespaces without labels, and whom and what it does not concern.
+// configured returns the configuration of pod security from an AdmissionConfiguration file: the levels for namespaces
+// without labels, and the exemptions. It returns the defaults if the file name is empty.
 func configured(file string) (*securityconfig.PodSecurityConfiguration, error) {
 	if file == "" {
 		return load.LoadFromData(nil)

@@ -13,11 +13,11 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// deviceAdmin keeps administrative access to devices, which others may be using, to claims of namespaces that
-// are labelled for it.
+// deviceAdmin allows administrative access to devices only in namespaces that are labelled for it. Such access includes
+// devices that other claims use.
 type deviceAdmin struct{ objects api.Objects }
 
-// Validate looks at what claims and templates ask for, and at what is allocated for them.
+// Validate checks the requests of claims and templates, and the allocations of claims.
 func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
 	var at *field.Path
 	switch obj := a.Object.(type) {
@@ -33,7 +33,7 @@ func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
 			}
 		}
 	case *resourcev1.ResourceClaimTemplate:
-		if a.Operation == "CREATE" { // its spec stays as it is
+		if a.Operation == "CREATE" { // updates cannot change its spec
 			at = adminRequest(&obj.Spec.Spec, field.NewPath("spec", "spec"))
 		}
 	}
@@ -55,7 +55,7 @@ func (p *deviceAdmin) Validate(ctx context.Context, a *api.Admission) error {
 		)})
 }
 
-// adminRequest is where a claim asks for administrative access; nil: nowhere.
+// adminRequest returns the field with which a claim requests administrative access; nil if there is none.
 func adminRequest(s *resourcev1.ResourceClaimSpec, path *field.Path) *field.Path {
 	for i, r := range s.Devices.Requests {
 		if r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess {
@@ -65,7 +65,7 @@ func adminRequest(s *resourcev1.ResourceClaimSpec, path *field.Path) *field.Path
 	return nil
 }
 
-// adminResult is the first device that is allocated with administrative access; -1: none.
+// adminResult returns the index of the first device that is allocated with administrative access; -1 if there is none.
 func adminResult(r *resourcev1.AllocationResult) int {
 	if r == nil {
 		return -1

@@ -14,12 +14,12 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// deviceStatus has each part of a claim's status written by those whom it concerns: who may write the status at all
-// needs a right on resourceclaims/binding for what is allocated and for whom, and one on resourceclaims/driver for
-// what each driver says of its devices.
+// deviceStatus requires further rights for parts of a claim's status. Changing the allocation or the reservations
+// requires a right on resourceclaims/binding. Changing the status of a driver's devices requires a right on
+// resourceclaims/driver.
 type deviceStatus struct{ may api.Authorizer }
 
-// Validate compares the status with what it was.
+// Validate compares the status with the old status.
 func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 	claim, ok := a.Object.(*resourcev1.ResourceClaim)
 	old, had := a.Old.(*resourcev1.ResourceClaim)
@@ -44,7 +44,7 @@ func (p *deviceStatus) Validate(ctx context.Context, a *api.Admission) error {
 		}
 	}
 	for _, driver := range reporting(claim, old) {
-		// Who runs on the claim's own node needs the smaller right.
+		// A user on the claim's own node needs only the smaller right.
 		if onNodeOf(a.User, claim) &&
 			p.allowed(ctx, a, resourcev1.VerbPrefixAssociatedNode+verb, resourcev1.SubresourceDriver, driver) {
 			continue
@@ -80,7 +80,7 @@ func (p *deviceStatus) allowed(ctx context.Context, a *api.Admission, verb, subr
 	return err == nil && d == api.Allow
 }
 
-// reporting are the drivers whose devices are told of in another way than before.
+// reporting returns the drivers for which the status of devices changes.
 func reporting(claim, old *resourcev1.ResourceClaim) (drivers []string) {
 	of := func(c *resourcev1.ResourceClaim, driver string) (list []resourcev1.AllocatedDeviceStatus) {
 		for _, d := range c.Status.Devices {
@@ -98,7 +98,7 @@ func reporting(claim, old *resourcev1.ResourceClaim) (drivers []string) {
 	return drivers
 }
 
-// onNodeOf says whether a user's token is bound to the one node on which a claim's devices are.
+// onNodeOf reports whether a user's token is bound to the one node that has a claim's devices.
 func onNodeOf(u api.User, claim *resourcev1.ResourceClaim) bool {
 	node := u.Extra["authentication.kubernetes.io/node-name"]
 	if len(node) != 1 || claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {

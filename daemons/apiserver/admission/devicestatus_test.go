@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// rights are what a user may, as "verb subresource name".
+// rights lists what a user may do, as "verb subresource name".
 type rights []string
 
 func (r rights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Decision, string, error) {
@@ -33,7 +33,8 @@ func (s sent) Options() runtime.Object { return nil }
 func (s sent) Annotate(string, string) {}
 func (s sent) Audited(bool) bool       { return false }
 
-// S12: each part of a claim's status is written by those whom it concerns.
+// Each part of a claim's status needs a right of its own.
+// Proves S12.
 func TestPartsOfAClaimsStatusNeedRightsOfTheirOwn(t *testing.T) {
 	claim := func(node string, reserved int, devices ...resourcev1.AllocatedDeviceStatus) *resourcev1.ResourceClaim {
 		c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "shop"}}

@@ -17,7 +17,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// TestExternalIPsAreNotTheClustersOwn checks which external IPs a Service can get. Proves S12 and S28.
+// TestExternalIPsAreNotTheClustersOwn checks which external IPs a Service can get.
+// Proves S12, S28.
 func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
 	system := func(name string, data map[string]string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: data}
@@ -125,7 +126,7 @@ func TestExternalIPsAreNotTheClustersOwn(t *testing.T) {
 	}
 }
 
-// countedObjects counts how often objects are read.
+// countedObjects counts the reads of objects.
 type countedObjects struct {
 	api.Objects
 	calls int

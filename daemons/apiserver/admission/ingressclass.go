@@ -8,15 +8,15 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// defaultIngressClass gives an Ingress that names no class the default one.
+// defaultIngressClass sets the default class on Ingresses that name none.
 type defaultIngressClass struct{ objects api.Objects }
 
 var ingressesGR = resource{Group: networkingv1.GroupName, Resource: "ingresses"}
 
-// formerClass is how an Ingress named its class before there was a field for it.
+// formerClass is the annotation that named the class before there was a field for it.
 const formerClass = "kubernetes.io/ingress.class"
 
-// Admit takes the newest class that is marked as default, if there is one.
+// Admit chooses the newest class that is marked as default, if there is one.
 func (p *defaultIngressClass) Admit(_ context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", ingressesGR) {
 		return nil

@@ -13,8 +13,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// limitRanger fills in the requests and limits that a namespace gives containers, and
-// refuses what is outside its bounds.
+// limitRanger sets a namespace's default requests and limits on containers, and refuses values outside its bounds.
 type limitRanger struct{ objects api.Objects }
 
 const limitRangerAnnotation = "kubernetes.io/limit-ranger"
@@ -28,7 +27,7 @@ func (p *limitRanger) ranges(namespace string) []*corev1.LimitRange {
 	return out
 }
 
-// Admit gives containers the defaults that they lack.
+// Admit sets the defaults that containers lack.
 func (p *limitRanger) Admit(_ context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", podsGR) {
 		return nil
@@ -79,7 +78,7 @@ func fill(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []strin
 			said = append(said, fmt.Sprintf("%s %s for %s %s", strings.Join(names, ", "), word, noun, c.Name))
 		}
 	}
-	// A limit without a request is a request of as much, before any default request.
+	// A limit without a request also sets the request, before any default request does.
 	for name, q := range c.Resources.Limits {
 		if _, ok := c.Resources.Requests[name]; !ok {
 			if c.Resources.Requests == nil {
@@ -93,7 +92,7 @@ func fill(c *corev1.Container, limit corev1.LimitRangeItem, noun string) []strin
 	return said
 }
 
-// Validate refuses pods and claims outside the bounds, with all reasons at once.
+// Validate refuses pods and claims outside the bounds, and reports all violations together.
 func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 	var errs []error
 	switch {
@@ -127,7 +126,7 @@ func (p *limitRanger) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// claimed compares what a claim asks for with the bounds: it has no limits that would count.
+// claimed compares the requests of a claim with the bounds. Its limits do not count.
 func claimed(limit corev1.LimitRangeItem, requests corev1.ResourceList) []error {
 	const noun = string(corev1.LimitTypePersistentVolumeClaim)
 	errs := between(noun, corev1.LimitRangeItem{Min: limit.Min}, requests, nil)
@@ -176,7 +175,7 @@ func bounds(pod *corev1.Pod, limit corev1.LimitRangeItem) []error {
 	return errs
 }
 
-// between compares requests with minima, limits with maxima, and the two with each other.
+// between compares requests with the minima, limits with the maxima, and both with each other.
 func between(noun string, limit corev1.LimitRangeItem, requests, limits corev1.ResourceList) []error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

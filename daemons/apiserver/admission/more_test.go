@@ -93,7 +93,7 @@ func TestAClaimGrowsWhereItsClassSays(t *testing.T) {
 	}
 }
 
-// granted lets users do what is listed, as "verb resource/subresource".
+// granted lists what users may do, as "verb resource/subresource".
 type granted map[string]bool
 
 func (g granted) Authorize(_ context.Context, _ api.User, r api.Request) (api.Decision, string, error) {

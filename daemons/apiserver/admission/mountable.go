@@ -9,15 +9,14 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// mountableSecrets is the annotation of a service account whose pods may use those secrets alone that the account
-// names.
+// mountableSecrets is the annotation of service accounts whose pods may use only the Secrets that the account lists.
 const mountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 
-// mountable refuses a pod that uses what its account does not name.
+// mountable returns an error if a pod uses a Secret that its account does not list.
 func (p *serviceAccount) mountable(a *api.Admission, pod *corev1.Pod) error {
 	obj, ok := p.objects.Get(serviceAccountsGR, a.Namespace, pod.Spec.ServiceAccountName)
 	if !ok {
-		return nil // it was looked for on creation
+		return nil // Admit has checked that it exists
 	}
 	account := obj.(*corev1.ServiceAccount)
 	if account.Annotations[mountableSecrets] != "true" {

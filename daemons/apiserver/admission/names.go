@@ -1,6 +1,6 @@
 package admission
 
-// What the plugins take is counted by upstream's names for them.
+// This file has upstream's names of the plugins, for metrics.
 
 func (*namespaceLifecycle) Name() string           { return "NamespaceLifecycle" }
 func (*limitRanger) Name() string                  { return "LimitRanger" }

@@ -14,13 +14,13 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// namespaceLifecycle keeps what is made in namespaces that are there and staying, and
-// keeps the cluster's own namespaces.
+// namespaceLifecycle refuses objects in namespaces that do not exist or are being deleted. It protects the cluster's
+// own namespaces from deletion.
 type namespaceLifecycle struct {
 	objects api.Objects
 
 	mu     sync.Mutex
-	missed map[string]time.Time // namespaces that were waited for in vain
+	missed map[string]time.Time // namespaces that did not appear within the wait
 }
 
 var immortal = map[string]bool{
@@ -31,8 +31,8 @@ var immortal = map[string]bool{
 
 const namespacePatience = 200 * time.Millisecond
 
-// A plan tries many objects whose namespace it is going to make. One dry run waits for that namespace; those that
-// follow within missedFor do not.
+// A dry run of a plan sends many objects of a namespace that does not exist yet. Only the first of them waits for the
+// namespace; those within missedFor of it do not. mostMissed is how many namespaces are remembered.
 const (
 	missedFor  = 5 * time.Second
 	mostMissed = 100
@@ -56,9 +56,8 @@ func (p *namespaceLifecycle) miss(namespace string) {
 	p.missed[namespace] = time.Now()
 }
 
-// Admit refuses creations where there is no lasting namespace for them, before other
-// plugins miss what a namespace has, and keeps a namespace's finalizers out of
-// ordinary updates.
+// Admit refuses to create objects in missing or terminating namespaces, before other plugins fail for lack of the
+// namespace's objects. It keeps updates of a namespace from changing its finalizers.
 func (p *namespaceLifecycle) Admit(ctx context.Context, a *api.Admission) error {
 	if is(a, "UPDATE", namespacesGR) {
 		ns, ok := a.Object.(*corev1.Namespace)

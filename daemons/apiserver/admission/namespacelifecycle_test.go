@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// A plan tries all objects of a namespace that it is going to make: one waits for the namespace, the others do not.
-// What is really written waits each time, since the namespace may come any moment.
+// A plan dry-runs all objects of a namespace that it is going to create. Only the first of them waits for the
+// namespace. Real writes wait each time, since the namespace may appear at any moment.
 func TestOneDryRunWaitsForANamespaceThatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &namespaceLifecycle{objects: cluster()}

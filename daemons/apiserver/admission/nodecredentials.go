@@ -22,11 +22,12 @@ var (
 	csiDriversGR = resource{Group: storagev1.GroupName, Resource: "csidrivers"}
 )
 
-// audienceVerb is what else lets nodes ask for tokens of an audience, as a right on that audience.
+// audienceVerb is the verb of the right with which nodes may request tokens for further audiences. The audience is the
+// resource.
 const audienceVerb = "request-serviceaccounts-token-audience"
 
-// audience holds a kubelet to tokens for those that its pod speaks with: a node that was broken into has no tokens
-// that other systems believe.
+// audience lets a kubelet request tokens only for audiences that its pod uses. So a compromised node gets no tokens
+// that other systems accept.
 func (p *nodeRestriction) audience(
 	ctx context.Context,
 	a *api.Admission,
@@ -54,7 +55,7 @@ func (p *nodeRestriction) audience(
 	return fmt.Errorf("audience %q not found in pod spec volume", asked)
 }
 
-// speaksWith says whether a volume of the pod has tokens for an audience, or its driver is given them.
+// speaksWith reports whether a pod uses tokens for an audience, in a volume or through its CSI driver.
 func (p *nodeRestriction) speaksWith(pod *corev1.Pod, audience string) bool {
 	for _, v := range pod.Spec.Volumes {
 		driver := ""
@@ -86,7 +87,7 @@ func (p *nodeRestriction) speaksWith(pod *corev1.Pod, audience string) bool {
 	return false
 }
 
-// driver returns the CSI driver of a claim's volume, if it has one.
+// driver returns the CSI driver of a claim's volume; empty if it has none.
 func (p *nodeRestriction) driver(namespace, claim string) string {
 	c, ok := p.objects.Get(claimsGR, namespace, claim)
 	if !ok {
@@ -99,7 +100,7 @@ func (p *nodeRestriction) driver(namespace, claim string) string {
 	return v.(*corev1.PersistentVolume).Spec.CSI.Driver
 }
 
-// request holds a kubelet to certificates in its own name. What else a certificate has is the signer's to judge.
+// request lets a kubelet request certificates only for its own name. The signer checks everything else.
 func (p *nodeRestriction) request(node string, a *api.Admission) error {
 	r, ok := a.Object.(*certificatesv1.CertificateSigningRequest)
 	if !ok {

@@ -22,7 +22,7 @@ var (
 	podRequestsGR = resource{Group: certificatesv1.GroupName, Resource: "podcertificaterequests"}
 )
 
-// claim lets a kubelet say how large a volume has become, and nothing else about its claim.
+// claim lets a kubelet report the size of a volume in its claim's status, and change nothing else.
 func (p *nodeRestriction) claim(node string, a *api.Admission) error {
 	if a.Subresource != "status" {
 		return errors.New("may only update PVC status")
@@ -51,8 +51,8 @@ func (p *nodeRestriction) claim(node string, a *api.Admission) error {
 	return nil
 }
 
-// slice holds a kubelet to ResourceSlices of its node. The authorizer sees neither what a new one says nor each of many
-// that are deleted at once.
+// slice lets a kubelet create and delete only ResourceSlices of its node. The authorizer sees neither the content of a
+// new slice nor each slice of a collection deletion.
 func (p *nodeRestriction) slice(node string, a *api.Admission) error {
 	obj, verb := a.Object, "create"
 	switch a.Operation {
@@ -72,13 +72,13 @@ func (p *nodeRestriction) slice(node string, a *api.Admission) error {
 	return nil
 }
 
-// signerVerb is what else lets nodes ask for certificates of a signer: a right on the account for which they ask, with
-// the signer, its slash a colon, for a resource.
+// signerVerb is the verb of the right with which nodes may request certificates of further signers, on the service
+// account of the pod. The resource is the signer, with a colon in place of its slash.
 const signerVerb = "request-serviceaccounts-podcertificate-signer"
 
-// podRequest lets a kubelet ask for certificates for the pods that run on it, for signers that they name. What it has
-// to say about pods, accounts and itself must be what is stored: a difference may be that this server has not seen the
-// newest, which is no reason to give up.
+// podRequest lets a kubelet request certificates for the pods that run on it, from signers that the pods name. What the
+// request says about pod, account and node must equal the stored objects. A difference may mean that this server is
+// behind, so the error lets the kubelet retry.
 func (p *nodeRestriction) podRequest(ctx context.Context, node string, a *api.Admission) error {
 	refuse := func(format string, args ...any) error { return forbidden(a, fmt.Errorf(format, args...)) }
 	again := func(format string, args ...any) error { return apierrors.NewInternalError(fmt.Errorf(format, args...)) }

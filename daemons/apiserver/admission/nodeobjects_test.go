@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// S12: a kubelet writes what is its node's, and of that no more than a kubelet has to say.
+// A kubelet may write only objects of its node, and only the parts that a kubelet reports.
+// Proves S12.
 func TestNodesWriteWhatIsTheirsS12(t *testing.T) {
 	mirrored := func(change func(*metav1.OwnerReference)) *corev1.Pod {
 		return pod(func(p *corev1.Pod) {
@@ -107,7 +108,8 @@ func TestNodesWriteWhatIsTheirsS12(t *testing.T) {
 	}
 }
 
-// S12: a kubelet has certificates for the pods on it alone, of the signers that they name.
+// A kubelet may request certificates only for the pods on it, from the signers that they name.
+// Proves S12.
 func TestNodesAskForTheirPodsCertificatesS12(t *testing.T) {
 	o := cluster()
 	obj, _ := o.Get(podsGR, "shop", "mine")

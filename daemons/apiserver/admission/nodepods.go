@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/apiserver/authz"
 )
 
-// mirrorPod lets a kubelet show its static pods and make no others: a mirror belongs to the node as it is registered
-// now, and refers to nothing, for what a pod refers to its node may read.
+// mirrorPod lets a kubelet create only mirror pods of its static pods. A mirror pod must be owned by the node's current
+// object. It must not refer to other objects, because a node may read the objects that its pods refer to.
 func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Admission) error {
 	pod, ok := a.Object.(*corev1.Pod)
 	if !ok {
@@ -44,7 +44,7 @@ func (p *nodeRestriction) mirrorPod(ctx context.Context, node string, a *api.Adm
 	return nil
 }
 
-// ownedByNode demands that the node is a pod's one owner, and its controller.
+// ownedByNode requires the node to be a pod's only owner, and its controller.
 func (p *nodeRestriction) ownedByNode(ctx context.Context, node string, pod *corev1.Pod) error {
 	if len(pod.OwnerReferences) > 1 {
 		return fmt.Errorf("node %q can only create pods with a single owner reference set to itself", node)

@@ -17,13 +17,13 @@ import (
 	"clusterctl/daemons/apiserver/authz"
 )
 
-// nodeRestriction holds a kubelet to its own node, its own pods and its own lease.
+// nodeRestriction restricts a kubelet to its own node, its own pods and its own lease.
 type nodeRestriction struct {
 	objects api.Objects
 	may     api.Authorizer
 }
 
-// Validate looks at writes of nodes only.
+// Validate checks writes by nodes.
 func (p *nodeRestriction) Validate(ctx context.Context, a *api.Admission) error {
 	node, ok := authz.NodeName(a.User)
 	if !ok {
@@ -101,11 +101,11 @@ func (p *nodeRestriction) pod(ctx context.Context, node string, a *api.Admission
 }
 
 func (p *nodeRestriction) ownPod(node string, a *api.Admission, verb string) error {
-	pod, ok := a.Old.(*corev1.Pod) // that which goes
+	pod, ok := a.Old.(*corev1.Pod) // the pod that is being deleted
 	if !ok {
 		obj, there := p.objects.Get(podsGR, a.Namespace, a.Name)
 		if !there {
-			return apierrors.NewNotFound(podsGR, a.Name) // perhaps this server has not seen it yet
+			return apierrors.NewNotFound(podsGR, a.Name) // this server may not have received it yet
 		}
 		pod = obj.(*corev1.Pod)
 	}
@@ -148,14 +148,14 @@ func (p *nodeRestriction) node(node string, a *api.Admission) error {
 
 func sameOwners(a, b []metav1.OwnerReference) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// ownLabels are those of Kubernetes' own domains that a kubelet may set.
+// ownLabels are the labels in Kubernetes' own domains that a kubelet may set.
 var ownLabels = []string{
 	corev1.LabelHostname, corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone,
 	corev1.LabelFailureDomainBetaRegion, corev1.LabelInstanceType, corev1.LabelInstanceTypeStable, corev1.LabelOSStable,
 	corev1.LabelArchStable, "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
 }
 
-// restricted returns the labels that were changed and are not a kubelet's to change.
+// restricted returns the changed labels that a kubelet may not change.
 func restricted(is, was map[string]string) []string {
 	var bad []string
 	look := func(key string) {
@@ -186,7 +186,7 @@ func restricted(is, was map[string]string) []string {
 	return bad
 }
 
-// token lets a kubelet have tokens for the pods on it, bound to them, for those that they speak with.
+// token lets a kubelet request tokens only for the pods that run on it, bound to them, and for audiences that they use.
 func (p *nodeRestriction) token(ctx context.Context, node string, a *api.Admission) error {
 	req, ok := a.Object.(*authenticationv1.TokenRequest)
 	if !ok {

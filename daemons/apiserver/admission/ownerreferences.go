@@ -15,13 +15,12 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// ownerReferencesName is the plugin's name in --enable-admission-plugins: it is not one of the
-// default ones.
+// ownerReferencesName is the plugin's name in --enable-admission-plugins. The plugin is disabled by default.
 const ownerReferencesName = "OwnerReferencesPermissionEnforcement"
 
-// ownerReferences keeps users from having the garbage collector delete, or keep, what they may
-// not delete or finalize themselves: changing owners takes the right to delete the object, and an
-// owner that waits for it the right to set the owner's finalizers.
+// ownerReferences keeps users from making the garbage collector delete or keep objects that they may not delete or
+// finalize themselves. Changing the owners of an object requires the right to delete it. Blocking an owner's deletion
+// requires the right to set the owner's finalizers.
 type ownerReferences struct {
 	objects api.Objects
 	may     api.Authorizer
@@ -36,7 +35,7 @@ func newOwnerReferences(objects api.Objects, may api.Authorizer) *ownerReference
 	return p
 }
 
-// Validate looks at what changes of an object's owners.
+// Validate checks changes of an object's owners.
 func (p *ownerReferences) Validate(ctx context.Context, a *api.Admission) error {
 	if a.Object == nil || a.Subresource == "status" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
 		return nil
@@ -97,7 +96,7 @@ func owners(obj any) ([]metav1.OwnerReference, error) {
 	return m.GetOwnerReferences(), nil
 }
 
-// newlyBlocking are the owners that wait for the object and did not before.
+// newlyBlocking returns the owners whose deletion the object blocks now, and did not block before.
 func newlyBlocking(now, before []metav1.OwnerReference) (list []metav1.OwnerReference) {
 	blocked := map[string]bool{}
 	for _, ref := range before {
@@ -111,7 +110,7 @@ func newlyBlocking(now, before []metav1.OwnerReference) (list []metav1.OwnerRefe
 	return list
 }
 
-// finalizing is the right to set an owner's finalizers.
+// finalizing returns the right to set an owner's finalizers.
 func (p *ownerReferences) finalizing(a *api.Admission, ref metav1.OwnerReference) (api.Request, error) {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	release "clusterctl/daemons/version"
 )
 
-// securityCounts counts what pod security decides, under upstream's names.
+// securityCounts counts the decisions of pod security, under upstream's names.
 type securityCounts struct {
-	known                           securityapi.Version // the newest that this release knows
+	known                           securityapi.Version // the newest version that this release knows
 	evaluations, exemptions, errors *prometheus.CounterVec
 }
 
@@ -59,7 +59,7 @@ func (c *securityCounts) evaluated(decision string, held securityapi.LevelVersio
 	version := held.Version.String()
 	switch {
 	case held.Version.Latest() || held.Level == securityapi.LevelPrivileged:
-		version = "latest" // what is privileged is that in every version
+		version = "latest" // the privileged level is the same in every version
 	case c.known.Older(held.Version):
 		version = "future"
 	}
@@ -74,7 +74,7 @@ func (c *securityCounts) failed(fatal bool, a *api.Admission) {
 	c.errors.WithLabelValues(securityLabels(a, strconv.FormatBool(fatal))...).Inc()
 }
 
-// securityLabels appends what a request is about to a count's labels.
+// securityLabels appends the labels that describe a request.
 func securityLabels(a *api.Admission, labels ...string) []string {
 	about := "controller"
 	switch a.Resource.GroupResource() {

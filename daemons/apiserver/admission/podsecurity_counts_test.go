@@ -12,7 +12,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// S12: what pod security decides is counted as upstream counts it.
+// The decisions of pod security are counted as upstream counts them.
+// Proves S12.
 func TestWhatPodSecurityDecidesIsCountedS12(t *testing.T) {
 	o, counts := cluster(), prometheus.NewRegistry()
 	o.Put(labelled("enforce", "baseline", "enforce-version", "v1.30", "warn", "restricted", "warn-version", "v1.999"))
@@ -34,11 +35,11 @@ func TestWhatPodSecurityDecidesIsCountedS12(t *testing.T) {
 	for _, a := range []*api.Admission{
 		write(someone, "CREATE", ":pods", "bounded", "p", pod(nil), nil),
 		write(someone, "CREATE", ":pods", "levels", "p", pod(func(p *corev1.Pod) { p.Spec.HostNetwork = true }), nil),
-		write(someone, "CREATE", ":pods", "levels", "p", pod(nil), nil), // which warns
+		write(someone, "CREATE", ":pods", "levels", "p", pod(nil), nil), // causes a warning
 		write(root, "CREATE", ":pods", "levels", "p", pod(nil), nil),
 		write(root, "UPDATE", ":namespaces", "", "levels", labelled("enforce", "baseline"), labelled()),
 	} {
-		_ = p.Validate(t.Context(), a) // what it decides is another test's
+		_ = p.Validate(t.Context(), a) // other tests check the decision
 	}
 	const want = `
 # HELP pod_security_evaluations_total Policies evaluated, besides for requests that are ignored or exempt.

@@ -104,7 +104,7 @@ func (p *podSecurity) below(ctx context.Context, namespace string, level securit
 	pods := p.pods(namespace)
 	total := len(pods)
 	pods = pods[:min(total, maxPods)]
-	names := map[string][]string{} // of pods, by their violation
+	names := map[string][]string{} // names of pods, by their violation
 	checked := len(pods)
 	for i, pod := range pods {
 		if r := policy.AggregateCheckResults(p.checks.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec)); !r.Allowed {

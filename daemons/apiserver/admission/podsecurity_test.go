@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// noted is a request whose audit annotations are looked at.
+// noted is a request that records its audit annotations.
 type noted map[string]string
 
 func (n noted) Options() runtime.Object    { return nil }
@@ -26,7 +26,7 @@ func (n noted) Verb() string               { return "create" }
 func (n noted) Annotate(key, value string) { n[key] = value }
 func (n noted) Audited(bool) bool          { return true }
 
-// secured returns the plugin as a file configures it.
+// securedBy returns the plugin, configured by the text of a file.
 func securedBy(t *testing.T, o api.Objects, text string) *podSecurity {
 	t.Helper()
 	file := ""
@@ -55,7 +55,8 @@ func labelled(pairs ...string) *corev1.Namespace {
 	return ns
 }
 
-// S12: labels that mean nothing are refused, and who demands more of a namespace hears which of its pods have less.
+// Invalid labels are refused. A stricter level causes warnings about the pods that violate it.
+// Proves S12.
 func TestLevelsOfNamespacesAreCheckedS12(t *testing.T) {
 	o := cluster()
 	o.Put(
@@ -99,7 +100,8 @@ func TestLevelsOfNamespacesAreCheckedS12(t *testing.T) {
 	}
 }
 
-// S12: what the levels come to is in the audit log, and whoever is exempt is let through.
+// Violations of the levels are in the audit log, and exemptions apply.
+// Proves S12.
 func TestLevelsOfPodsAreAuditedS12(t *testing.T) {
 	const exempt = `
 apiVersion: apiserver.config.k8s.io/v1

@@ -13,13 +13,12 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// priority turns a pod's priority class into the number that the scheduler and the
-// kubelet go by.
+// priority sets a pod's numeric priority from its priority class.
 type priority struct{ objects api.Objects }
 
 var priorityClassesGR = resource{Group: schedulingv1.GroupName, Resource: "priorityclasses"}
 
-// SystemPriorityClasses are the classes that every cluster has.
+// SystemPriorityClasses returns the priority classes that every cluster has.
 func SystemPriorityClasses() []runtime.Object {
 	class := func(name, description string) runtime.Object {
 		return &schedulingv1.PriorityClass{
@@ -36,7 +35,7 @@ func SystemPriorityClasses() []runtime.Object {
 	}
 }
 
-// Admit sets priority and preemption policy, and refuses a client that sets others.
+// Admit sets priority and preemption policy, and refuses pods that have different ones.
 func (p *priority) Admit(_ context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", podsGR) {
 		return nil
@@ -85,8 +84,7 @@ func (p *priority) Admit(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-// class returns the named class; without a name the one that is everybody's default,
-// the lowest if there are several.
+// class returns the named class. Without a name it returns the global default, the lowest if there are several.
 func (p *priority) class(name string) (*schedulingv1.PriorityClass, bool) {
 	if name != "" {
 		obj, ok := p.objects.Get(priorityClassesGR, "", name)
@@ -104,7 +102,7 @@ func (p *priority) class(name string) (*schedulingv1.PriorityClass, bool) {
 	return best, best != nil
 }
 
-// Validate refuses a second default class.
+// Validate refuses a second global default.
 func (p *priority) Validate(_ context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", priorityClassesGR) && !is(a, "UPDATE", priorityClassesGR) {
 		return nil

@@ -16,7 +16,7 @@ import (
 )
 
 // TestDaemonsPublishTheirOwnMachineOnly checks the content of writes by daemons, which the authorizer does not see.
-// Proves S12 and S31.
+// Proves S12, S31.
 func TestDaemonsPublishTheirOwnMachineOnly(t *testing.T) {
 	lease := func(name, holder string, seconds int32) *coordinationv1.Lease {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name},

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// mastersRequest asks for a certificate that could do everything.
+// mastersRequest returns a certificate request for the group system:masters.
 func mastersRequest(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -15,28 +15,27 @@ import (
 	"clusterctl/daemons/kinds/quota"
 )
 
-// Quota refuses what would take a namespace beyond its quotas. What is used is counted from
-// the objects themselves, so that a controller that lags does not matter. That no two writes
-// at the same instant go beyond together is the API server's business: it asks again, one
-// write of a namespace at a time, about those that Bounds names.
+// Quota refuses writes that would exceed a namespace's quotas. It counts usage from the objects themselves, so a
+// controller that lags does not matter. Concurrent writes could exceed a quota together. So the API server validates
+// the writes for which Bounds returns true again, one per namespace at a time.
 type Quota struct{ objects api.Objects }
 
 // NewQuota returns the plugin.
 func NewQuota(objects api.Objects) *Quota { return &Quota{objects} }
 
-// asked is what a write takes of one quota.
+// asked is the usage that a write adds to one quota.
 type asked struct {
 	quota  *corev1.ResourceQuota
 	more   corev1.ResourceList // the additional usage; only amounts above zero
 	enters bool                // the object was created, or the change moved it into the quota's scope
 }
 
-// Bounds says whether a quota bounds what a write brings.
+// Bounds reports whether a write adds usage to a quota.
 func (p *Quota) Bounds(a *api.Admission) bool {
 	return slices.ContainsFunc(p.about(a, time.Now()), func(x asked) bool { return len(x.more) > 0 })
 }
 
-// Validate compares what is there and what comes with what is allowed.
+// Validate checks that current usage and the write's usage together fit into each quota.
 func (p *Quota) Validate(_ context.Context, a *api.Admission) error {
 	now := time.Now()
 	for _, x := range p.about(a, now) {
@@ -86,7 +85,7 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 		if was {
 			for name, before := range quota.Charge(q, gr, a.Old, now, with) {
 				if now, ok := more[name]; ok {
-					after := now.DeepCopy() // it may be the object's own
+					after := now.DeepCopy() // now may share memory with the object
 					after.Sub(before)
 					more[name] = after
 				}
@@ -103,7 +102,7 @@ func (p *Quota) about(a *api.Admission, now time.Time) []asked {
 	return out
 }
 
-// fits says which of a quota's bounds would be passed, when so much is used.
+// fits returns an error if the write exceeds the quota, given its current usage.
 func (x asked) fits(used corev1.ResourceList) error {
 	var requested, have, limited []string
 	for _, name := range sorted(x.more) {
@@ -123,7 +122,7 @@ func (x asked) fits(used corev1.ResourceList) error {
 		x.quota.Name, strings.Join(requested, ","), strings.Join(have, ","), strings.Join(limited, ","))
 }
 
-// others finds what a claim of devices is counted with.
+// others returns the lookups that counting a device claim needs.
 func (p *Quota) others() quota.Others {
 	return quota.Others{
 		Class: func(name string) *resourcev1.DeviceClass {
@@ -147,7 +146,7 @@ func (p *Quota) others() quota.Others {
 	}
 }
 
-// used is what the objects of all resources that take of what is written take of a quota.
+// used returns the current usage of a quota, for the amounts that the written resource counts against.
 func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota, now time.Time) corev1.ResourceList {
 	total, with := corev1.ResourceList{}, p.others()
 	for _, gr := range takers(a.Resource.GroupResource(), q) {
@@ -158,7 +157,7 @@ func (p *Quota) used(a *api.Admission, q *corev1.ResourceQuota, now time.Time) c
 	return total
 }
 
-// takers are the resources that take of what a quota bounds for one of them.
+// takers returns the resources that count against the same amounts of a quota as the given one.
 func takers(of schema.GroupResource, q *corev1.ResourceQuota) []schema.GroupResource {
 	list := []schema.GroupResource{of}
 	for name := range q.Spec.Hard {

@@ -15,7 +15,8 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// TestChangesIntoAQuotasScopeAreCharged changes objects so that they enter the scope of another quota. Proves S12.
+// TestChangesIntoAQuotasScopeAreCharged changes objects so that they enter the scope of another quota.
+// Proves S12.
 func TestChangesIntoAQuotasScopeAreCharged(t *testing.T) {
 	quota := func(name string, hard corev1.ResourceList, scopes ...corev1.ResourceQuotaScope) *corev1.ResourceQuota {
 		return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/apiserver/authz"
 )
 
-// serviceAccount gives every pod an account, and the account's token, the cluster's CA
-// and the namespace as files.
+// serviceAccount sets the service account of every pod, and mounts the account's token, the cluster's CA and the
+// namespace as files.
 type serviceAccount struct{ objects api.Objects }
 
 const (
@@ -24,12 +24,12 @@ const (
 	tokenSeconds   = int64(3607)
 	rootCA         = "kube-root-ca.crt"
 
-	// A new namespace gets its default account from a controller: the first pod in
-	// it should not lose that race.
+	// accountPatience is how long to wait for the default account of a new namespace. A controller creates it, and the
+	// first pod must not fail because it is faster.
 	accountPatience = time.Second
 )
 
-// Admit settles the account and mounts what belongs to it.
+// Admit sets the account and mounts its files.
 func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", podsGR) {
 		return nil
@@ -68,8 +68,8 @@ func (p *serviceAccount) Admit(ctx context.Context, a *api.Admission) error {
 	return nil
 }
 
-// Validate refuses mirror pods that use the API's objects: they are no secret to
-// whoever writes the manifest on the machine. Other pods use no secrets that their account does not let them.
+// Validate refuses mirror pods that use API objects, because the author of the manifest on the machine could read them.
+// Other pods may use only the Secrets that their account allows.
 func (p *serviceAccount) Validate(_ context.Context, a *api.Admission) error {
 	debugged := a.Resource.GroupResource() == podsGR && a.Operation == "UPDATE" &&
 		a.Subresource == "ephemeralcontainers"
@@ -118,7 +118,7 @@ func wantsToken(pod *corev1.Pod, account *corev1.ServiceAccount) bool {
 	return account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken
 }
 
-// mountToken mounts the account's files in every container that has nothing there.
+// mountToken mounts the account's files in every container that mounts nothing at that path.
 func mountToken(pod *corev1.Pod) {
 	name := ""
 	for _, v := range pod.Spec.Volumes {

@@ -11,11 +11,11 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// storageProtection has claims, volumes and classes of volumes' attributes held from their beginning, so that none goes
-// while it is in use. The controllers let them go.
+// storageProtection adds finalizers to new claims, volumes and volume attributes classes, so that none is deleted while
+// it is in use. The controllers remove the finalizers.
 type storageProtection struct{}
 
-// Admit adds the finalizer of the kind.
+// Admit adds the kind's finalizer.
 func (storageProtection) Admit(_ context.Context, a *api.Admission) error {
 	if a.Operation != "CREATE" || a.Subresource != "" {
 		return nil

@@ -13,8 +13,8 @@ import (
 // Issuer answers serviceaccounts/token.
 type Issuer = func(ctx context.Context, u api.User, namespace, name string, obj runtime.Object) (runtime.Object, error)
 
-// GuardTokens puts the plugins that care for tokens before an issuer: a kubelet has
-// tokens for the pods on its node alone, and a namespace that goes has no new ones.
+// GuardTokens returns an issuer that runs the admission plugins for tokens before issue. A kubelet gets tokens only for
+// pods on its node, and a namespace that is being deleted gets none.
 func GuardTokens(objects api.Objects, may api.Authorizer, issue Issuer) Issuer {
 	lifecycle, nodes := &namespaceLifecycle{objects: objects}, &nodeRestriction{objects, may}
 	return func(ctx context.Context, u api.User, namespace, name string, obj runtime.Object) (runtime.Object, error) {

@@ -8,12 +8,12 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// tolerations lets every pod stay for five minutes on a node that has fallen silent.
+// tolerations lets every pod stay for five minutes on a node that is not ready or unreachable.
 type tolerations struct{}
 
 const defaultTolerationSeconds = int64(300)
 
-// Admit adds what the pod does not say itself.
+// Admit adds the tolerations that the pod lacks.
 func (tolerations) Admit(_ context.Context, a *api.Admission) error {
 	if a.Resource.GroupResource() != podsGR || a.Subresource != "" ||
 		a.Operation != "CREATE" && a.Operation != "UPDATE" {
@@ -45,10 +45,10 @@ func tolerates(pod *corev1.Pod, key string) bool {
 	return false
 }
 
-// taintNodes keeps pods from a new node until it has said that it is ready.
+// taintNodes keeps pods from a new node until it is ready.
 type taintNodes struct{}
 
-// Admit taints a node at birth; the node controller takes the taint away.
+// Admit adds the taint to a new node. The node controller removes it.
 func (taintNodes) Admit(_ context.Context, a *api.Admission) error {
 	if !is(a, "CREATE", nodesGR) {
 		return nil

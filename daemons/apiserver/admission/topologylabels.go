@@ -8,12 +8,10 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// topologyLabels gives pods the zone and the region of their node as labels, so that their containers can be told where
-// they run.
+// topologyLabels sets the zone and the region of the node as labels of a pod, so that its containers can read them.
 type topologyLabels struct{ objects api.Objects }
 
-// Admit looks at pods that are created on a node and at those that are bound to one. What the pod said of itself there
-// is overwritten.
+// Admit changes pods that are created on a node, and pods that are bound to one. It overwrites such labels of the pod.
 func (p *topologyLabels) Admit(_ context.Context, a *api.Admission) error {
 	if a.Resource.GroupResource() != podsGR || a.Subresource != "binding" && !is(a, "CREATE", podsGR) {
 		return nil
@@ -24,7 +22,7 @@ func (p *topologyLabels) Admit(_ context.Context, a *api.Admission) error {
 	}
 	obj, ok := p.objects.Get(nodesGR, "", pod.Spec.NodeName)
 	if !ok {
-		return nil // pods may be there before their node, and are let in
+		return nil // a pod may exist before its node
 	}
 	node, ok := obj.(*corev1.Node)
 	if !ok {

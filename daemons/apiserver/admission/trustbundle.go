@@ -10,17 +10,16 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// trustBundle lets only those speak for a signer who may attest for it: what a bundle says is believed
-// by everybody who reads the signer's bundles.
+// trustBundle requires the right to attest for a signer. All readers of the signer's bundles trust their certificates.
 type trustBundle struct{ may api.Authorizer }
 
-// Validate demands the verb attest on the signer.
+// Validate requires the verb attest on the signer.
 func (p *trustBundle) Validate(ctx context.Context, a *api.Admission) error {
 	b, ok := a.Object.(*certificatesv1.ClusterTrustBundle)
 	if !ok || b.Spec.SignerName == "" || a.Operation != "CREATE" && a.Operation != "UPDATE" {
 		return nil
 	}
-	// The garbage collector is no signer's.
+	// The garbage collector needs no right on signers. It changes only owners and finalizers.
 	if old, ok := a.Old.(*certificatesv1.ClusterTrustBundle); ok {
 		collected := b.DeepCopy()
 		collected.OwnerReferences, collected.Finalizers, collected.ManagedFields = old.OwnerReferences, old.Finalizers,

@@ -1,6 +1,6 @@
-// Package alloc hands out service addresses and node ports. A claim is a key in the
-// store that is written in the same transaction as the Service, so that several API
-// servers never hand out one twice; the watch cache only says what to try.
+// Package alloc allocates service addresses and node ports. A claim is a key in the store, written in the same
+// transaction as the Service. So several API servers never allocate the same one twice. The watch cache only suggests
+// what is free.
 package alloc
 
 import (
@@ -27,14 +27,14 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Services hands out what Services need.
+// Services allocates addresses and ports for Services.
 type Services struct {
 	cache     *cache.Cache
-	addresses *cache.Resource // of IPAddress
+	addresses *cache.Resource // IPAddress objects
 	services  *cache.Resource
-	rangesOf  *cache.Resource // of ServiceCIDR
-	networks  []netip.Prefix  // the server's own
-	low, high int             // node ports
+	rangesOf  *cache.Resource // ServiceCIDR objects
+	networks  []netip.Prefix  // the server's own networks
+	low, high int             // range of node ports
 }
 
 var (
@@ -43,11 +43,10 @@ var (
 	servicesGR  = schema.GroupResource{Resource: "services"}
 )
 
-// portKind is what node port claims are: keys beside all others that no kind owns.
+// portKind is the kind of the keys that claim node ports. No other kind has these keys.
 var portKind = &kinds.Kind{Resource: "servicenodeports", StorageKey: "ranges/servicenodeports"}
 
-// NewServices returns an allocator over networks (CIDRs) and a range of node ports
-// (first-last).
+// NewServices returns an allocator for networks (CIDRs) and a range of node ports (first-last).
 func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error) {
 	a := &Services{
 		cache:     c,
@@ -77,7 +76,7 @@ func NewServices(c *cache.Cache, cidrs []string, ports string) (*Services, error
 	return a, nil
 }
 
-// Networks returns the ranges that addresses are given of.
+// Networks returns the server's own networks.
 func (a *Services) Networks() []string {
 	var all []string
 	for _, n := range a.networks {
@@ -86,12 +85,11 @@ func (a *Services) Networks() []string {
 	return all
 }
 
-// First returns the first address of the first network: the service kubernetes'.
+// First returns the first address of the first network, which belongs to the kubernetes service.
 func (a *Services) First() string { return a.networks[0].Addr().Next().String() }
 
-// Allocate gives a Service the addresses and ports that it needs and claims them in
-// txn, together with those that it asks for; what it had and needs no more is given
-// back. old is nil for a new one.
+// Allocate sets the addresses and ports that a Service needs, and claims them in txn together with those that the
+// Service requests. It releases those of old that are not needed any more. old is nil for a new Service.
 func (a *Services) Allocate(svc, old *corev1.Service, txn *store.Txn) error {
 	if err := a.allocateAddresses(svc, old, txn); err != nil {
 		return err
@@ -99,7 +97,7 @@ func (a *Services) Allocate(svc, old *corev1.Service, txn *store.Txn) error {
 	return a.allocatePorts(svc, old, txn)
 }
 
-// Release gives back everything a Service has.
+// Release releases all addresses and ports of a Service.
 func (a *Services) Release(svc *corev1.Service, txn *store.Txn) {
 	for _, address := range addressesOf(svc) {
 		txn.Deletes = append(txn.Deletes, a.addressKey(address))
@@ -126,7 +124,7 @@ func addressesOf(svc *corev1.Service) []string {
 	return nil
 }
 
-// families settles of which families a Service has an address, in order.
+// families sets the IP families of a Service, in order.
 func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
 	if svc.Spec.ClusterIP == corev1.ClusterIPNone && len(svc.Spec.Selector) == 0 {
 		a.anyFamilies(svc)
@@ -184,8 +182,8 @@ func (a *Services) families(svc *corev1.Service) ([]corev1.IPFamily, error) {
 	return want, nil
 }
 
-// anyFamilies settles the families of a service that has neither addresses nor a selector: its endpoints are written by
-// somebody, whatever this cluster has, so that it is of both families unless it says otherwise.
+// anyFamilies sets the families of a headless service without a selector. Its endpoints are written by users, and may
+// have any addresses. So it has both families unless it specifies otherwise.
 func (a *Services) anyFamilies(svc *corev1.Service) {
 	if svc.Spec.IPFamilyPolicy == nil {
 		policy := corev1.IPFamilyPolicyRequireDualStack
@@ -220,7 +218,7 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 		for _, ip := range addressesOf(old) {
 			had[ip] = true
 		}
-		// A change that does not say which keeps what there is.
+		// An update without an address keeps the old one.
 		if needsAddress(svc) && needsAddress(old) && svc.Spec.ClusterIP == "" {
 			svc.Spec.ClusterIP, svc.Spec.ClusterIPs = old.Spec.ClusterIP, old.Spec.ClusterIPs
 		}
@@ -242,7 +240,7 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 		given := addressesOf(svc)
 		var have []string
 		for i, family := range families {
-			if i < len(given) && had[given[i]] { // also of a range that gives no more addresses
+			if i < len(given) && had[given[i]] { // even if the range allocates no more addresses
 				have = append(have, given[i])
 				delete(had, given[i])
 				continue
@@ -274,7 +272,7 @@ func (a *Services) allocateAddresses(svc, old *corev1.Service, txn *store.Txn) e
 	return nil
 }
 
-// asked checks an address that a Service wants.
+// asked checks an address that a Service requests.
 func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange) (string, addressRange, error) {
 	refuse := func(value any, format string, args ...any) (string, addressRange, error) {
 		return "", addressRange{}, invalid(
@@ -306,7 +304,7 @@ func (a *Services) asked(svc *corev1.Service, text string, ranges []addressRange
 	return addr.String(), ranges[in], nil
 }
 
-// takenBy says whether somebody else has an address.
+// takenBy reports whether an address is claimed for another Service.
 func (a *Services) takenBy(ip string, svc *corev1.Service) (bool, error) {
 	if a.addresses == nil {
 		return false, nil
@@ -328,10 +326,10 @@ func (a *Services) takenBy(ip string, svc *corev1.Service) (bool, error) {
 			claim.Spec.ParentRef.Name != svc.Name), nil
 }
 
-// tries is how many random addresses are looked at before all are, in order.
+// tries is how many random addresses are tried before all addresses in order.
 const tries = 32
 
-// free finds an address that nobody seems to have, in the first range that has one.
+// free returns an address that appears to be free, from the first range that has one.
 func (a *Services) free(ranges []addressRange) (string, addressRange, error) {
 	for _, r := range ranges {
 		if ip := a.freeIn(r.network); ip != "" {
@@ -345,12 +343,12 @@ func (a *Services) free(ranges []addressRange) (string, addressRange, error) {
 	return "", addressRange{}, apierrors.NewInternalError(why)
 }
 
-// freeIn finds an address at random, so that servers seldom pick the same; "" if there is none. The first sixteenth (at
-// most 256) is left to those who ask for one by name, as upstream does.
+// freeIn returns a free address at random, so that servers seldom choose the same one; "" if there is none. Like
+// upstream, it leaves the first sixteenth (at most 256) to Services that request a certain address.
 func (a *Services) freeIn(network netip.Prefix) string {
 	bits := network.Addr().BitLen() - network.Bits()
 	size := uint64(1) << min(bits, 32)
-	if size <= 2 { // one or two addresses, which are the network's own
+	if size <= 2 { // a network of one or two addresses has none to allocate
 		return ""
 	}
 	reserved := min(max(size/16, 16), 256)
@@ -363,7 +361,7 @@ func (a *Services) freeIn(network netip.Prefix) string {
 	}
 	first := uint64(1)
 	if network == a.networks[0] {
-		first = 2 // the first one is the service kubernetes'
+		first = 2 // the first one belongs to the kubernetes service
 	}
 	reserved = max(reserved, first)
 	taken := func(n uint64) (string, bool) {

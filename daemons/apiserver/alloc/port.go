@@ -48,7 +48,7 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 		a.services.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
 			obj, err := e.Object()
 			if err != nil {
-				return true // its ports are claimed by keys of their own
+				return true // its ports are claimed by separate keys
 			}
 			if other, ok := obj.(*corev1.Service); ok && (other.Namespace != svc.Namespace || other.Name != svc.Name) {
 				for port := range portsOf(other) {
@@ -134,7 +134,7 @@ func (a *Services) allocatePorts(svc, old *corev1.Service, txn *store.Txn) error
 	return nil
 }
 
-// before returns the node port that a Service's port had, if a change does not say.
+// before returns the node port that a Service's port had before the update.
 func before(old *corev1.Service, p corev1.ServicePort) int32 {
 	if old == nil {
 		return 0

@@ -18,19 +18,19 @@ import (
 
 var rangesGR = schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}
 
-// DefaultRange is the name of the ServiceCIDR that has the server's own networks.
+// DefaultRange is the name of the ServiceCIDR with the server's own networks.
 const DefaultRange = "kubernetes"
 
-// addressRange is a network that addresses are given of. An address is claimed under the condition that the ServiceCIDR
-// that the network is of has not changed, so that nobody gets one of a range that is being deleted.
+// addressRange is a network from which addresses are allocated. Claiming an address requires that the ServiceCIDR of
+// the network has not changed. So no address is allocated from a range that is being deleted.
 type addressRange struct {
 	name    string
 	network netip.Prefix
-	guard   store.Guard // no key: a network of the server's own, for which there is no object yet
+	guard   store.Guard // without a key for a network of the server itself that has no ServiceCIDR yet
 }
 
-// ranges returns the networks of a family that addresses are given of: those of ServiceCIDRs that are ready and are not
-// being deleted, the server's own first. Before there is any ServiceCIDR, the server's own count.
+// ranges returns the networks of a family from which addresses are allocated, the server's own first. They belong to
+// ServiceCIDRs that are ready and not being deleted. While there is no ServiceCIDR, they are the server's own networks.
 func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 	if a.rangesOf == nil || a.rangesOf.Len() == 0 {
 		return a.own(family), nil
@@ -79,8 +79,8 @@ func (a *Services) ranges(family corev1.IPFamily) ([]addressRange, error) {
 	return list, nil
 }
 
-// serves reports whether addresses are given of a range. A server makes its own one and says a moment later that it is
-// ready: nothing is refused in between.
+// serves reports whether addresses are allocated from a range. A server sets the Ready condition of its own range a
+// moment after creating it, and must not refuse Services in between.
 func serves(c *networkingv1.ServiceCIDR) bool {
 	ready := meta.FindStatusCondition(c.Status.Conditions, networkingv1.ServiceCIDRConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionTrue || ready == nil && c.Name == DefaultRange

@@ -14,10 +14,10 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// managedBy is the label by which this allocator knows its own claims.
+// managedBy is the label that marks this allocator's own claims.
 const managedBy = "ipallocator.k8s.io"
 
-// unclaimedAge is how old a claim must be before it is given back for a Service that is not there.
+// unclaimedAge is how old the claim of a missing Service must be before it is released.
 const unclaimedAge = time.Minute
 
 // A Trouble is something about a Service's addresses that Repair found.
@@ -27,9 +27,9 @@ type Trouble struct {
 	Message string
 }
 
-// Repair claims addresses anew whose IPAddress somebody has deleted, before they are given to another Service, and
-// gives claims back whose Service is gone. It begins with what the store has when it is called. It changes nothing
-// about a Service that it cannot read, and nothing that has changed since it was looked at.
+// Repair restores claims whose IPAddress a user has deleted, before another Service gets the address. It releases
+// claims of deleted Services. It starts from the store's state at the time of the call. It changes nothing for Services
+// that cannot be read, and nothing that has changed since it was read.
 func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]Trouble, error) {
 	if a.addresses == nil || a.services == nil {
 		return nil, nil
@@ -61,7 +61,7 @@ func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]
 		return ctx.Err() == nil
 	})
 	if unreadable || ctx.Err() != nil {
-		return troubles, errors.Join(failed...) // whose the other claims are is not known
+		return troubles, errors.Join(failed...) // which claims are unused is unknown
 	}
 	a.addresses.Snapshot().Ascend("", "", func(e *cache.Entry) bool {
 		if !used[e.Key] {
@@ -74,7 +74,7 @@ func (a *Services) Repair(ctx context.Context, s store.Store, now time.Time) ([]
 	return troubles, errors.Join(failed...)
 }
 
-// claimAgain claims an address that a Service has and that nobody has claimed, if the Service still is as it was seen.
+// claimAgain claims a Service's address that has no claim, unless the Service has changed since it was read.
 func (a *Services) claimAgain(
 	ctx context.Context,
 	s store.Store,
@@ -116,7 +116,7 @@ func (a *Services) claimAgain(
 	}
 	r, err := s.Commit(ctx, txn)
 	if err != nil || !r.Done {
-		return Trouble{}, err // what has changed is looked at the next time
+		return Trouble{}, err // after a change, the next run checks it again
 	}
 	return Trouble{
 		svc,
@@ -125,11 +125,11 @@ func (a *Services) claimAgain(
 	}, nil
 }
 
-// giveBack removes a claim of this allocator's for a Service that is not there, if that still holds when it is removed.
+// giveBack deletes a claim of this allocator whose Service does not exist, unless that has changed since.
 func (a *Services) giveBack(ctx context.Context, s store.Store, e *cache.Entry, now time.Time) error {
 	obj, err := e.Object()
 	if err != nil {
-		return nil // it stays; others report that it cannot be read
+		return nil // it stays; its read error is reported elsewhere
 	}
 	claim, ok := obj.(*networkingv1.IPAddress)
 	if !ok || claim.Labels[networkingv1.LabelManagedBy] != managedBy || claim.Spec.ParentRef == nil ||
@@ -142,7 +142,7 @@ func (a *Services) giveBack(ctx context.Context, s store.Store, e *cache.Entry, 
 	}
 	key := ref.Namespace + "/" + ref.Name
 	service := store.Guard{Key: a.cache.Key(a.services.Kind, key)}
-	if have := a.services.Get(key); have != nil { // it has other addresses
+	if have := a.services.Get(key); have != nil { // it has other addresses now
 		service.Revision = have.Revision
 	}
 	own := a.addressKey(e.Key)

@@ -1,7 +1,6 @@
-// Package audit keeps what was asked of the API server: for each stage of a request that a
-// policy names an event of audit.k8s.io/v1, as a line of JSON in a file that is rotated, or in
-// batches to a webhook. What is in an event, the API server says; it waits for its place in a
-// bounded queue, a moment at most.
+// Package audit records requests to the API server. For each stage of a request that a policy selects, it writes an
+// event of audit.k8s.io/v1: as a line of JSON to a file that is rotated, or in batches to a webhook. The API server
+// fills in the events. It waits only a moment for a place in a bounded queue.
 package audit
 
 import (
@@ -21,11 +20,11 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Auditor takes events and hands them to where they are kept.
+// Auditor passes events to its sinks.
 type Auditor struct {
 	Policy *Policy
-	// Webhook is the kubeconfig of the server that events are sent to; nil: there is none. Who runs the auditor runs
-	// it, too.
+	// Webhook is the kubeconfig of the server that receives events; nil if there is none. The caller that runs the
+	// auditor also runs Webhook.
 	Webhook *settings.File[*receiver]
 
 	sinks  []*sink
@@ -34,21 +33,21 @@ type Auditor struct {
 	errors *prometheus.CounterVec
 }
 
-// sink is one place where events are kept. write gets them in order.
+// sink is one destination of events. write receives them in order.
 type sink struct {
 	name    string
 	queue   chan *auditv1.Event
-	most    int           // events at a time
-	wait    time.Duration // how long to gather them
+	most    int           // events in one batch
+	wait    time.Duration // how long to collect a batch
 	write   func(ctx context.Context, events []*auditv1.Event) error
 	close   func() error
 	lost    prometheus.Counter
 	log     *slog.Logger
-	spoke   atomic.Int64 // when the log was last told of a loss, in nanoseconds
+	spoke   atomic.Int64 // when a loss was last logged, in nanoseconds
 	patient time.Duration
 }
 
-// New returns the auditor that cfg asks for, nil when it asks for none.
+// New returns the auditor that cfg configures; nil if it configures none.
 func New(cfg config.APIServer, env run.Env) (*Auditor, error) {
 	if cfg.AuditLogPath == "" && cfg.AuditWebhookConfigFile == "" {
 		return nil, nil
@@ -127,11 +126,11 @@ func (a *Auditor) add(s *sink) {
 	a.sinks = append(a.sinks, s)
 }
 
-// Counted notes which level a request has.
+// Counted counts a request by its level.
 func (a *Auditor) Counted(d *Decision) { a.levels.WithLabelValues(string(d.Level)).Inc() }
 
-// Keep hands an event on, which must not be changed any more. Where a queue is full for longer
-// than a moment it is lost there, and counted: the log must not stop the cluster.
+// Keep passes on an event, which must not be changed any more. If a queue stays full for more than a moment, the event
+// is lost for that sink and counted. The audit log must not stop the cluster.
 func (a *Auditor) Keep(e *auditv1.Event) {
 	a.events.Inc()
 	for _, s := range a.sinks {
@@ -150,7 +149,7 @@ func (a *Auditor) Keep(e *auditv1.Event) {
 	}
 }
 
-// Roomy says whether events can be kept without waiting.
+// Roomy reports whether events can be recorded without waiting.
 func (a *Auditor) Roomy() bool {
 	for _, s := range a.sinks {
 		if len(s.queue) > cap(s.queue)/2 {
@@ -160,7 +159,7 @@ func (a *Auditor) Roomy() bool {
 	return true
 }
 
-// lose counts events that are lost, and says so now and then.
+// lose counts lost events, and logs that at most once in ten seconds.
 func (s *sink) lose(n int, err error) {
 	s.lost.Add(float64(n))
 	now, last := time.Now().UnixNano(), s.spoke.Load()
@@ -169,7 +168,7 @@ func (s *sink) lose(n int, err error) {
 	}
 }
 
-// Run writes events until ctx ends, and then those that are left.
+// Run writes events until ctx ends, and then the remaining ones.
 func (a *Auditor) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for _, s := range a.sinks {
@@ -178,11 +177,11 @@ func (a *Auditor) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// farewell is how long the last events may take.
+// farewell is how long writing the last events may take.
 const farewell = 10 * time.Second
 
 func (s *sink) run(ctx context.Context) error {
-	// What is being written when ctx ends has some time yet.
+	// A write in progress when ctx ends may continue for that long.
 	writing, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(farewell, end) })()
@@ -212,7 +211,7 @@ func (s *sink) deliver(ctx context.Context, batch []*auditv1.Event) {
 	}
 }
 
-// gather waits for more events to write at once.
+// gather collects more events into a batch.
 func (s *sink) gather(ctx context.Context, batch []*auditv1.Event) []*auditv1.Event {
 	if batch = s.more(batch); s.wait == 0 || len(batch) == s.most {
 		return batch

@@ -100,7 +100,7 @@ rules:
 	}
 }
 
-// The policy that machines get without one of the user's.
+// The default policy, for machines without one of the user's, records the important requests.
 func TestTheDefaultPolicyKeepsWhatMatters(t *testing.T) {
 	p, err := ReadPolicy("../../../provision/role/audit-policy.yaml")
 	if err != nil {
@@ -207,7 +207,7 @@ func TestTheLogIsRotatedAndOldOnesGo(t *testing.T) {
 		return len(list)
 	}
 	for want := range 4 {
-		if err := l.write(t.Context(), events(8)); err != nil { // of 10 000 bytes, so that the next begins anew
+		if err := l.write(t.Context(), events(8)); err != nil { // the limit is 10 000 bytes, so the next write begins a new file
 			t.Fatal(err)
 		}
 		if n := lines(t, path); n != 8 || backups() != min(want, 2) {
@@ -284,7 +284,7 @@ func TestAFullQueueLosesEventsAndDoesNotStopRequests(t *testing.T) {
 	a.sinks[0].queue = make(chan *auditv1.Event, 2)
 	a.sinks[0].patient = time.Millisecond
 	a.sinks[0].log = slog.New(slog.NewTextHandler(&text, nil))
-	for _, e := range events(5) { // nobody writes them
+	for _, e := range events(5) { // nothing writes them
 		a.Keep(e)
 	}
 	if !strings.Contains(text.String(), "audit events are lost") || strings.Count(text.String(), "\n") != 1 {
@@ -352,7 +352,8 @@ func TestTheWebhookGetsBatchesAgainUntilItTakesThem(t *testing.T) {
 	}
 }
 
-// S12: events that nobody takes are sent to the server that the kubeconfig names by then.
+// Events that a server does not accept are sent to the server that the kubeconfig then names.
+// Proves S12.
 func TestEventsGoWhereTheKubeconfigLeadsByThen(t *testing.T) {
 	busy := make(chan struct{}, 1)
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// FuzzPolicy reads policies, and decides by those that are accepted.
+// FuzzPolicy parses policies, and evaluates the valid ones.
 func FuzzPolicy(f *testing.F) {
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
 	f.Add(

@@ -17,13 +17,13 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// logFile is a file of events, one a line. When it has grown large it is renamed after the
-// time, and a new one begun; old ones are removed.
+// logFile is a file with one event per line. When it has grown too large, it is renamed with a timestamp, and a new one
+// is begun. Old files are removed.
 type logFile struct {
 	path       string
 	size, most int64         // bytes
-	age        time.Duration // zero: for ever
-	backups    int           // zero: all
+	age        time.Duration // zero keeps files of any age
+	backups    int           // zero keeps all files
 	now        func() time.Time
 
 	file *os.File
@@ -97,12 +97,12 @@ func (l *logFile) write(_ context.Context, events []*auditv1.Event) error {
 	return nil
 }
 
-// stamp is how rotated files are named: they sort by it.
+// stamp is the timestamp in the names of rotated files. The names sort by it.
 const stamp = "2006-01-02T15-04-05.000000"
 
 func (l *logFile) rotate() error {
 	if l.file != nil {
-		_ = l.file.Close() // what was written was answered for
+		_ = l.file.Close() // all writes have returned
 		l.file = nil
 		if err := os.Rename(l.path, l.prefix()+l.now().UTC().Format(stamp)+filepath.Ext(l.path)); err != nil &&
 			!errors.Is(err, os.ErrNotExist) {
@@ -134,7 +134,7 @@ func (l *logFile) sweep() error {
 		text = strings.TrimSuffix(text, filepath.Ext(l.path))
 		at, err := time.Parse(stamp, text)
 		if err != nil {
-			continue // somebody else's
+			continue // not a rotated file
 		}
 		if kept++; l.backups > 0 && kept > l.backups || l.age > 0 && l.now().Sub(at) > l.age {
 			if err := os.Remove(filepath.Join(filepath.Dir(l.path), entry.Name())); err != nil {

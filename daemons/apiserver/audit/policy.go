@@ -13,24 +13,24 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Policy decides what is kept about which requests. It never changes.
+// Policy decides what is recorded about which requests. It is immutable.
 type Policy struct {
 	rules []rule
 }
 
-// Decision is what is kept about one request.
+// Decision is what the policy records about one request.
 type Decision struct {
 	Level             auditv1.Level
 	OmitManagedFields bool
 	omitted           []auditv1.Stage
 }
 
-// Keeps says whether there is an event for a stage.
+// Keeps reports whether a stage is recorded.
 func (d *Decision) Keeps(stage auditv1.Stage) bool {
 	return d.Level != auditv1.LevelNone && !slices.Contains(d.omitted, stage)
 }
 
-// Bodies say whether what was sent, and what was answered, is kept.
+// Bodies reports whether the request body and the response body are recorded.
 func (d *Decision) Bodies() (request, response bool) {
 	response = d.Level == auditv1.LevelRequestResponse
 	return response || d.Level == auditv1.LevelRequest, response
@@ -43,7 +43,7 @@ type rule struct {
 
 var nothing = Decision{Level: auditv1.LevelNone}
 
-// Decide returns what the first rule that matches says, nothing when none does.
+// Decide returns the decision of the first rule that matches. If none matches, nothing is recorded.
 func (p *Policy) Decide(u api.User, r api.Request) *Decision {
 	for i := range p.rules {
 		if p.rules[i].matches(&u, &r) {
@@ -113,7 +113,7 @@ func ReadPolicy(file string) (*Policy, error) {
 	return p, nil
 }
 
-// ParsePolicy reads its text.
+// ParsePolicy parses the text of a Policy.
 func ParsePolicy(text []byte) (*Policy, error) {
 	var in auditv1.Policy
 	if err := yaml.UnmarshalStrict(text, &in); err != nil {

@@ -19,14 +19,13 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// webhook posts events to a server as EventLists. What it does not take is sent again
-// after a pause that grows, a few times.
+// webhook posts events to a server as EventLists. A failed request is retried a few times, after a pause that grows.
 type webhook struct {
 	file  *settings.File[*receiver]
 	pause time.Duration
 }
 
-// receiver is the server that takes them.
+// receiver is the server that receives the events.
 type receiver struct {
 	url    string
 	client *http.Client
@@ -37,8 +36,7 @@ const (
 	webhookAttempts = 5
 )
 
-// newWebhook reads a kubeconfig, whose cluster is the server and whose user the API server
-// is to it.
+// newWebhook reads a kubeconfig: its cluster is the server, and its user holds the API server's credentials.
 func newWebhook(cfg config.APIServer, log *slog.Logger) (*webhook, error) {
 	path := cfg.AuditWebhookConfigFile
 	file, err := settings.Open(
@@ -81,9 +79,9 @@ func (h *webhook) write(ctx context.Context, events []*auditv1.Event) error {
 	}
 }
 
-// post sends once; again says whether another attempt may help.
+// post sends once. again reports whether a retry may help.
 func (h *webhook) post(ctx context.Context, text []byte) (again bool, err error) {
-	to := h.file.Get() // another one perhaps than at the attempt before
+	to := h.file.Get() // may have changed since the last attempt
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url, bytes.NewReader(text))
 	if err != nil {
 		return false, fmt.Errorf("send audit events to %s: %w", to.url, err)
@@ -94,7 +92,7 @@ func (h *webhook) post(ctx context.Context, text []byte) (again bool, err error)
 		return true, fmt.Errorf("send audit events: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // lets the connection be reused
 	if answer.StatusCode/100 == 2 {
 		return false, nil
 	}

@@ -1,8 +1,7 @@
-// Package authn tells who sent a request to the API server: client certificates, front
-// proxies that vouch for others, and tokens, of service accounts, of machines that join, of
-// somebody else's issuers, and those that a webhook knows. It issues
-// service-account tokens, too, since whoever signs must know what will be believed.
-// What the user may do is package authz'.
+// Package authn authenticates requests to the API server. It accepts client certificates, headers of trusted front
+// proxies, and tokens: of service accounts, of joining machines, of external issuers, and of a token webhook. It also
+// issues service-account tokens, because issuing and verifying use the same keys. Package authz decides what the user
+// may do.
 package authn
 
 import (
@@ -21,19 +20,19 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Authn is the API server's ways to know users.
+// Authn holds the API server's authenticators.
 type Authn struct {
-	// File is the AuthenticationConfiguration; nil: there is none. Who runs the server runs it, too.
+	// File is the AuthenticationConfiguration; nil if there is none. The caller of the server also runs File.
 	File *settings.File[configured]
-	// Webhook is the kubeconfig of the token webhook, as File.
+	// Webhook is the kubeconfig of the token webhook. The same holds for it as for File.
 	Webhook *settings.File[*remote.Server]
 
 	chain     []api.Authenticator
 	bearer    *bearer
-	anonymous Anonymous    // without a configuration
-	proxies   *pool        // authorities of front proxies; nil: there are none
-	revoked   *run.Revoked // client certificates; nil: there are none
-	tokens    *Tokens      // nil: no service-account keys were given
+	anonymous Anonymous    // used without a configuration
+	proxies   *pool        // authorities of front proxies; nil if there are none
+	revoked   *run.Revoked // revoked client certificates; nil without revocation lists
+	tokens    *Tokens      // nil without service-account keys
 }
 
 // New reads the files that cfg names. A nil now means time.Now.
@@ -77,7 +76,7 @@ func New(cfg config.APIServer, objects api.Objects, now func() time.Time, log *s
 	return a, a.addTokens(cfg, objects, now, log)
 }
 
-// addTokens adds the ways to know users by tokens, this cluster's own first.
+// addTokens adds the token authenticators, this cluster's own first.
 func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() time.Time, log *slog.Logger) error {
 	audiences := cfg.APIAudiences
 	if len(audiences) == 0 {
@@ -131,16 +130,16 @@ func (a *Authn) addTokens(cfg config.APIServer, objects api.Objects, now func() 
 	return nil
 }
 
-// webhookTimeout bounds one question to the token webhook.
+// webhookTimeout limits one call to the token webhook.
 const webhookTimeout = 10 * time.Second
 
-// Verify says whose token it is, and for which of the wanted audiences.
+// Verify returns the user of a token, and those of the wanted audiences that the token is valid for.
 func (a *Authn) Verify(ctx context.Context, token string, audiences []string) (api.User, []string, error) {
 	return a.bearer.verify(ctx, token, audiences)
 }
 
-// Anonymous says whether somebody without credentials may ask for a path at all. usual says that
-// it is one of those that everybody may.
+// Anonymous reports whether a path is open to requests without credentials. usual is true for the paths that are open
+// by default.
 func (a *Authn) Anonymous(path string, usual bool) bool {
 	if a.File != nil {
 		return a.File.Get().anonymous.May(path, usual)
@@ -148,11 +147,10 @@ func (a *Authn) Anonymous(path string, usual bool) bool {
 	return a.anonymous.May(path, usual)
 }
 
-// Tokens are the service-account tokens; nil when no keys were given.
+// Tokens returns the service-account tokens; nil without service-account keys.
 func (a *Authn) Tokens() *Tokens { return a.tokens }
 
-// Authenticate asks each way in turn. The first that knows the user decides; when
-// none does, all that went wrong is returned.
+// Authenticate tries the authenticators in order, until one knows the user. If none does, it returns the errors of all.
 func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
 	var errs []error
 	for _, way := range a.chain {
@@ -169,7 +167,7 @@ func (a *Authn) Authenticate(r *http.Request) (api.User, bool, error) {
 	return api.User{}, false, nil
 }
 
-// AuthenticatePromptly is Authenticate where no way that has something to say must wait.
+// AuthenticatePromptly is Authenticate, unless an authenticator that may know the user would have to wait.
 func (a *Authn) AuthenticatePromptly(r *http.Request) (u api.User, ok, waits bool) {
 	for _, way := range a.chain {
 		prompt, can := way.(api.PromptAuthenticator)
@@ -183,21 +181,21 @@ func (a *Authn) AuthenticatePromptly(r *http.Request) (u api.User, ok, waits boo
 	return api.User{}, false, false
 }
 
-// While returns a context that ends when the certificate is revoked that a user was known by, or that a front proxy
-// vouched for him with: what a watch or a stream lasts for at most.
+// While returns a context that ends when the certificate is revoked that authenticated the user, or the front proxy. It
+// limits watches and streams.
 func (a *Authn) While(ctx context.Context, r *http.Request, user api.User) (context.Context, context.CancelFunc) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return ctx, func() {}
 	}
-	// What a proxy says of the user says nothing about how the proxy was known. So its certificate counts on whatever
-	// it brings.
+	// A front proxy's headers do not say how the proxy was authenticated. So its certificate counts, whatever
+	// credential ID the headers have.
 	if !byCertificate(user) && (a.proxies == nil || a.proxies.verify(r.TLS.PeerCertificates) != nil) {
 		return ctx, func() {}
 	}
 	return a.revoked.While(ctx, r.TLS.PeerCertificates[0])
 }
 
-// authenticated adds the group that everyone belongs to who is known.
+// authenticated adds the group of all authenticated users.
 func authenticated(u api.User) api.User {
 	if u.Name != api.Anonymous && !u.InGroup(api.GroupAuthenticated) {
 		u.Groups = append(append([]string(nil), u.Groups...), api.GroupAuthenticated)

@@ -26,7 +26,7 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// world is an API server's files, a clock and a few objects.
+// world has an API server's files, a clock and a few objects.
 type world struct {
 	t       *testing.T
 	cfg     config.APIServer
@@ -148,7 +148,7 @@ func TestAnotherClientCAIsFollowedWithoutARestart(t *testing.T) {
 	}
 	next := w.newCA("next")
 	w.file(filepath.Dir(w.cfg.ClientCAFile), "ca.crt", next.Cert)
-	later := time.Now().Add(time.Minute) // however coarse the file system's clock is
+	later := time.Now().Add(time.Minute) // later even if the file system's timestamps are coarse
 	if err := os.Chtimes(w.cfg.ClientCAFile, later, later); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestAFrontProxySpeaksForOthers(t *testing.T) {
 	if r.Header.Get("X-Remote-User") != "" {
 		t.Error("the header goes on")
 	}
-	// Anyone else who sends such headers is who the certificate says.
+	// For any other client with such headers, the certificate counts.
 	u, ok, err = w.authn.Authenticate(request(w.leaf(w.ca, certs.Node("n1")), headers...))
 	if err != nil || !ok || u.Name != "system:node:n1" {
 		t.Errorf("%+v %v %v", u, ok, err)
@@ -366,7 +366,8 @@ func TestOthersCanVerifyTokens(t *testing.T) {
 	}
 }
 
-// S12: a front proxy whose certificate is revoked is believed no more, be the list its own authority's or the clients'.
+// A front proxy with a revoked certificate is not trusted, whether the list is of its own authority or of the clients'.
+// Proves S12.
 func TestARevokedFrontProxyIsNotBelieved(t *testing.T) {
 	w := newWorld(t)
 	dir := filepath.Dir(w.cfg.ClientCAFile)

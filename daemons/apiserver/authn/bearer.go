@@ -16,17 +16,17 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// errForeign says that a token is none of a way's own.
+// errForeign reports that a token is not of the kind that an authenticator verifies.
 var errForeign = errors.New("the token is none of these")
 
-// tokenWay knows users by tokens. For which of the wanted audiences the token is comes with
-// the user; none wanted means this server's. errForeign leaves the token to the next way.
+// tokenWay authenticates users by tokens. It returns the user, and those of the wanted audiences that the token is
+// valid for; if none are wanted, this server's. errForeign passes the token to the next tokenWay.
 type tokenWay interface {
 	verify(ctx context.Context, token string, wanted []string) (api.User, []string, error)
 }
 
-// bearer knows users by the token in the Authorization header, or in a WebSocket's protocols
-// where a browser has no headers.
+// bearer authenticates users by the token in the Authorization header. Browsers cannot set headers for a WebSocket, so
+// there it also accepts a token among the protocols.
 type bearer struct{ ways []tokenWay }
 
 func (b *bearer) Authenticate(r *http.Request) (api.User, bool, error) {
@@ -38,20 +38,20 @@ func (b *bearer) Authenticate(r *http.Request) (api.User, bool, error) {
 	if err != nil {
 		return api.User{}, false, err
 	}
-	// A proxied request must not carry the caller's token further.
+	// A proxied request must not carry the user's token further.
 	if !websocket {
 		r.Header.Del("Authorization")
 	}
 	return user, true, nil
 }
 
-// AuthenticatePromptly knows only that there is no token: it may be a webhook that knows whose one is, and a token is
-// taken away from the request.
+// AuthenticatePromptly handles only requests without a token. A token may need a call to a webhook, and authenticating
+// removes it from the request.
 func (b *bearer) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
 	return api.User{}, false, len(r.Header["Authorization"]) > 0 || len(r.Header["Upgrade"]) > 0
 }
 
-// verify asks each way in turn.
+// verify tries the authenticators in order.
 func (b *bearer) verify(ctx context.Context, token string, wanted []string) (api.User, []string, error) {
 	var errs []error
 	for _, way := range b.ways {
@@ -69,7 +69,7 @@ func (b *bearer) verify(ctx context.Context, token string, wanted []string) (api
 	return api.User{}, nil, utilerrors.NewAggregate(errs)
 }
 
-// socketToken is the protocol by which a browser sends a token.
+// socketToken is the prefix of the protocol in which a browser sends a token.
 const socketToken = "base64url.bearer.authorization.k8s.io."
 
 func bearerToken(r *http.Request) (token string, websocket bool) {
@@ -90,14 +90,14 @@ func bearerToken(r *http.Request) (token string, websocket bool) {
 			token = string(text)
 		}
 	}
-	if token != "" { // the other end must not choose it as the protocol to speak
+	if token != "" { // the other end must not select the token as the protocol
 		r.Header.Set("Sec-WebSocket-Protocol", strings.Join(rest, ", "))
 	}
 	return token, true
 }
 
-// audiencesOf are those of the wanted audiences that a token has, an error when it has none.
-// A way that knows nothing of audiences gives all of its tokens this server's.
+// audiencesOf returns those of the wanted audiences that a token has; if none are wanted, those of this server. It
+// returns an error if there are none. An authenticator without audiences passes this server's own as has.
 func audiencesOf(own, wanted, has []string) (list []string, err error) {
 	if len(wanted) == 0 {
 		wanted = own

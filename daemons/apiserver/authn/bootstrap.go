@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Words of bootstrap tokens, upstream's.
+// bootstrapUser and bootstrapGroup are upstream's user prefix and group of bootstrap tokens.
 const (
 	bootstrapUser  = "system:bootstrap:"
 	bootstrapGroup = "system:bootstrappers"
@@ -27,12 +27,12 @@ var (
 	bootstrapGroups = pattern(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
 )
 
-// pattern compiles an expression when it is first needed: most processes of the program never do.
+// pattern compiles an expression at its first use, because most processes never use it.
 func pattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
-// bootstrap knows the tokens with which machines join, which lie as secrets in kube-system.
+// bootstrap authenticates joining machines by bootstrap tokens, which are Secrets in kube-system.
 type bootstrap struct {
 	objects   api.Objects
 	audiences []string

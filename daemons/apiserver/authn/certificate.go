@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// pool is the authorities in a file, read again when the file changes, so that a CA
-// can be rotated without a restart.
+// pool holds the authorities of a file. It reads the file again when it changes, so that a CA can be rotated without a
+// restart.
 type pool struct {
 	file string
 	now  func() time.Time
@@ -27,20 +27,20 @@ type pool struct {
 	roots    *x509.CertPool
 	modified time.Time
 	looked   time.Time
-	// verified remembers leaves by digest, since a signature costs more than all the
-	// rest of a small request. Emptied when the roots change or it has grown full.
-	verified map[digest]time.Time // until when
-	// users remembers whom a connection's certificate stands for: connections have many requests.
+	// verified caches verified certificates by digest, since a signature costs more than the rest of a small request.
+	// It is cleared when the roots change or it is full.
+	verified map[digest]time.Time // until when the certificate is valid
+	// users caches the user of each connection's certificate, because a connection has many requests.
 	users map[*x509.Certificate]standing
 }
 
-// standing is whom a certificate stands for.
+// standing is the user of a certificate, until it expires.
 type standing struct {
 	user  api.User
 	until time.Time
 }
 
-// digest is a leaf's.
+// digest is the SHA-256 digest of a certificate.
 type digest [sha256.Size]byte
 
 const (
@@ -79,14 +79,14 @@ func (p *pool) load() error {
 	return nil
 }
 
-// verify says whether the first of chain is a client certificate of the pool's
-// authorities. A file that has become unreadable leaves the last good one in force.
+// verify returns an error unless the first of chain is a client certificate of the pool's authorities. If the file has
+// become unreadable, the last good authorities remain in use.
 func (p *pool) verify(chain []*x509.Certificate) error {
 	_, err := p.identify(chain)
 	return err
 }
 
-// look reads the file again when that is due. The lock is held.
+// look reads the file again if that is due. The caller holds p.mu.
 func (p *pool) look(now time.Time) {
 	if now.Sub(p.looked) > poolLookEvery {
 		if err := p.load(); err != nil {
@@ -95,14 +95,14 @@ func (p *pool) look(now time.Time) {
 	}
 }
 
-// proof is what identify has found out.
+// proof is the result of verifying a certificate.
 type proof struct {
-	id    digest // the leaf's
+	id    digest // of the certificate
 	roots *x509.CertPool
 	until time.Time
 }
 
-// identify is verify, with what it is about.
+// identify is like verify, and returns details.
 func (p *pool) identify(chain []*x509.Certificate) (proof, error) {
 	leaf, now := chain[0], p.now()
 	id := digest(sha256.Sum256(leaf.Raw))
@@ -147,7 +147,7 @@ func (p *pool) identify(chain []*x509.Certificate) (proof, error) {
 	return proof{id, roots, until}, nil
 }
 
-// user returns whom a certificate stands for, if that is known and still so.
+// user returns the cached user of a certificate, until it expires.
 func (p *pool) user(leaf *x509.Certificate) (api.User, bool) {
 	now := p.now()
 	p.mu.Lock()
@@ -157,7 +157,7 @@ func (p *pool) user(leaf *x509.Certificate) (api.User, bool) {
 	return known.user, ok && now.Before(known.until)
 }
 
-// remember notes whom a certificate stands for. Nobody changes the user any more.
+// remember caches the user of a certificate. The user must not be changed any more.
 func (p *pool) remember(leaf *x509.Certificate, by proof, user api.User) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,8 +170,8 @@ func (p *pool) remember(leaf *x509.Certificate, by proof, user api.User) {
 	p.users[leaf] = standing{user, by.until}
 }
 
-// clientCert knows users by certificates: the common name is the user, the
-// organisations are the groups.
+// clientCert authenticates users by client certificates. The common name is the user, and the organizations are the
+// groups.
 type clientCert struct {
 	pool    *pool
 	revoked *run.Revoked
@@ -208,21 +208,21 @@ func (c *clientCert) Authenticate(r *http.Request) (api.User, bool, error) {
 	return user, true, nil
 }
 
-// AuthenticatePromptly is Authenticate: a certificate is judged by what is on this machine. Why one is not good, that
-// says.
+// AuthenticatePromptly is Authenticate, which needs only data on this machine. If the certificate is invalid, the
+// ordinary path reports the error.
 func (c *clientCert) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
 	user, ok, err := c.Authenticate(r)
 	return user, ok, err != nil
 }
 
-// ofCertificate begins the name of a certificate among credentials.
+// ofCertificate is the prefix of the credential IDs of certificates.
 const ofCertificate = "X509SHA256="
 
-// byCertificate says whether a user was known by a certificate.
+// byCertificate reports whether a user was authenticated by a certificate.
 func byCertificate(user api.User) bool {
 	id := user.Extra[credentialID]
 	return len(id) == 1 && strings.HasPrefix(id[0], ofCertificate)
 }
 
-// credentialID is the extra field that names what a user was known by.
+// credentialID is the extra field with the ID of the user's credential.
 const credentialID = "authentication.kubernetes.io/credential-id"

@@ -18,14 +18,13 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// configured is what an AuthenticationConfiguration says.
+// configured is the content of an AuthenticationConfiguration.
 type configured struct {
 	issuers   bearer
 	anonymous Anonymous
 }
 
-// configure reads an AuthenticationConfiguration of apiserver.config.k8s.io, in any of
-// its versions.
+// configure reads an AuthenticationConfiguration of apiserver.config.k8s.io, in any of its versions.
 func configure(cfg config.APIServer, text []byte, audiences []string, now func() time.Time) (c configured, err error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
@@ -42,7 +41,7 @@ func configure(cfg config.APIServer, text []byte, audiences []string, now func()
 	return c, err
 }
 
-// issuers are those that the configuration names at the time.
+// issuers authenticates by the issuers of the current configuration.
 type issuers struct {
 	file *settings.File[configured]
 }
@@ -55,7 +54,7 @@ func (i issuers) verify(ctx context.Context, token string, wanted []string) (api
 	return now.verify(ctx, token, wanted)
 }
 
-// externals are the issuers that a configuration names.
+// externals returns the issuers of a configuration.
 func externals(
 	c *apiserver.AuthenticationConfiguration,
 	own string,
@@ -82,8 +81,8 @@ func externals(
 	return ways, errors.Join(errs...)
 }
 
-// Anonymous says which paths need no credentials: those of health, unless an
-// AuthenticationConfiguration says others.
+// Anonymous decides which paths need no credentials. These are the health checks, unless an AuthenticationConfiguration
+// sets others.
 type Anonymous struct {
 	Enabled bool
 	paths   []string
@@ -101,8 +100,8 @@ func newAnonymous(enabled bool, c *apiserver.AuthenticationConfiguration) Anonym
 	return a
 }
 
-// May says whether somebody without credentials may ask for a path at all. usual says that
-// it is one of those that everybody may.
+// May reports whether a path is open to requests without credentials. usual is true for the paths that are open by
+// default.
 func (a Anonymous) May(path string, usual bool) bool {
 	if !a.said {
 		return a.Enabled && usual

@@ -26,13 +26,13 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// provider is an issuer of tokens over TLS.
+// provider is a token issuer over TLS.
 type provider struct {
 	t      *testing.T
 	server *httptest.Server
 	key    *ecdsa.PrivateKey
 	id     string
-	asked  atomic.Int32 // for its keys
+	asked  atomic.Int32 // number of requests for its keys
 }
 
 func newProvider(t *testing.T) *provider {
@@ -172,7 +172,7 @@ jwt:
 	if n := p.asked.Load(); n != 1 {
 		t.Errorf("its keys were fetched %d times, want once", n)
 	}
-	// A new key is fetched when the first token with it comes, and no one can have them fetched all the time.
+	// A new key is fetched with the first token that needs it, but tokens cannot cause fetches all the time.
 	old := p.token(claims(nil))
 	p.rotate("two")
 	if _, ok, _ := w.authn.Authenticate(bearing(p.token(claims(nil)))); ok || p.asked.Load() != 1 {
@@ -185,7 +185,7 @@ jwt:
 	if _, ok, _ := w.authn.Authenticate(bearing(old)); ok {
 		t.Error("a key that the issuer has withdrawn is believed")
 	}
-	p.rotate("two") // forged: the right name, another key
+	p.rotate("two") // forged: the right key ID with another key
 	if _, ok, _ := w.authn.Authenticate(bearing(p.token(claims(nil)))); ok {
 		t.Error("a forged token is believed")
 	}

@@ -10,7 +10,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// The headers in which a front proxy names the user that it has authenticated.
+// These are the headers in which a front proxy names the user that it has authenticated.
 const (
 	headerUser        = "X-Remote-User"
 	headerUID         = "X-Remote-Uid"
@@ -18,12 +18,12 @@ const (
 	headerExtraPrefix = "X-Remote-Extra-"
 )
 
-// frontProxy believes headers of those who show a certificate of the front
-// proxies' own authority. Whatever it does not believe it leaves to the next way.
+// frontProxy trusts the headers of clients with a certificate of the front proxies' own authority. Other requests go to
+// the next authenticator.
 type frontProxy struct {
 	pool    *pool
-	revoked *run.Revoked // nil: nothing is
-	names   []string     // common names; any when empty
+	revoked *run.Revoked // nil without revocation lists
+	names   []string     // allowed common names; empty allows any
 }
 
 func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
@@ -56,7 +56,7 @@ func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
 		}
 		user.Extra[key] = slices.Clone(values)
 	}
-	// What was said for the proxy's sake must not be taken for something else further in.
+	// Remove the headers, so that later code cannot mistake them for another statement.
 	for header := range r.Header {
 		if header == headerUser || header == headerUID || header == headerGroup ||
 			strings.HasPrefix(header, headerExtraPrefix) {
@@ -66,7 +66,7 @@ func (f *frontProxy) Authenticate(r *http.Request) (api.User, bool, error) {
 	return user, true, nil
 }
 
-// AuthenticatePromptly knows only who shows no such headers: reading them takes them away.
+// AuthenticatePromptly handles only requests without these headers, because authenticating removes the headers.
 func (f *frontProxy) AuthenticatePromptly(r *http.Request) (api.User, bool, bool) {
 	return api.User{}, false, r.Header.Get(headerUser) != ""
 }

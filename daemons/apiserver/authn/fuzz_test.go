@@ -44,8 +44,8 @@ jwt:
     groups: {claim: groups, prefix: "oidc:"}
 `
 
-// FuzzToken presents tokens of any kind, and claims that an issuer has signed: who is not known is refused, and nobody
-// becomes one of the system's.
+// FuzzToken presents arbitrary tokens, and arbitrary claims that an issuer has signed. Unknown users must be refused,
+// and no token may give a system user.
 func FuzzToken(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -84,7 +84,7 @@ func FuzzToken(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, way := range a.File.Get().issuers.ways {
-		known := way.(*external).issuer // its keys are here already
+		known := way.(*external).issuer // its keys have been set
 		known.keys, known.fetched = []jose.JSONWebKey{{Key: key.Public(), KeyID: "one"}}, now
 	}
 	until := now.Add(10 * 365 * 24 * time.Hour).Unix()
@@ -117,7 +117,7 @@ func FuzzToken(f *testing.F) {
 		if json.Unmarshal(claims, &any) == nil {
 			for _, way := range a.File.Get().issuers.ways {
 				_, err := way.(*external).mapping.user(t.Context(), any)
-				_ = err // what cannot be mapped is refused
+				_ = err // claims that cannot be mapped are refused
 			}
 		}
 	})

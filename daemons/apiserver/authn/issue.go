@@ -22,15 +22,14 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Bounds of a token's life, in seconds.
+// These are the default and the limits of a token's lifetime, in seconds.
 const (
 	defaultExpiration = int64(60 * 60)
 	minExpiration     = int64(10 * 60)
 	maxExpiration     = int64(1) << 32
 )
 
-// Issue answers serviceaccounts/token: a token for the service account, bound to what
-// the request names.
+// Issue answers serviceaccounts/token with a token of the service account, bound to the object that the request names.
 func (t *Tokens) Issue(
 	_ context.Context,
 	_ api.User,
@@ -102,7 +101,7 @@ func (t *Tokens) Issue(
 	return out, nil
 }
 
-// audienceClaim is a list even when there is one audience alone, as those who read such tokens know it.
+// audienceClaim encodes the audiences as a list even if there is only one, because readers of such tokens expect that.
 type audienceClaim struct {
 	Audience []string `json:"aud"`
 }
@@ -124,7 +123,7 @@ func validateTokenRequest(r *authenticationv1.TokenRequest) field.ErrorList {
 	return nil
 }
 
-// bind checks the object that a token is to hang on and puts it into the claims.
+// bind checks the object that a token is bound to, and adds it to the claims.
 func (t *Tokens) bind(k *kubernetesClaims, to *authenticationv1.BoundObjectReference) error {
 	if to == nil {
 		return nil
@@ -183,8 +182,7 @@ func (t *Tokens) bind(k *kubernetesClaims, to *authenticationv1.BoundObjectRefer
 	return nil
 }
 
-// ServeHTTP answers /.well-known/openid-configuration and /openid/v1/jwks, with which
-// others verify the tokens.
+// ServeHTTP answers /.well-known/openid-configuration and /openid/v1/jwks, with which other systems verify the tokens.
 func (t *Tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var v any
 	switch r.URL.Path {
@@ -207,6 +205,6 @@ func (t *Tokens) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Cache-Control", "public, max-age=3600")
-	// A client that went away is nobody's error.
+	// The client may have left.
 	_ = json.NewEncoder(w).Encode(v)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// issuer is somebody else's issuer of tokens: where its keys are is discovered, and they are
-// fetched again when a token has one that is not known.
+// issuer is an external token issuer. Its keys are found by discovery, and fetched again when a token has an unknown
+// key.
 type issuer struct {
 	url, discovery string
 	client         *http.Client
@@ -25,19 +25,19 @@ type issuer struct {
 
 	mu       sync.Mutex
 	keys     []jose.JSONWebKey
-	fetched  time.Time     // when last tried
-	failed   error         // what that ended with
-	fetching chan struct{} // closed when who fetches now has; nil: nobody does
+	fetched  time.Time     // time of the last attempt
+	failed   error         // error of the last attempt
+	fetching chan struct{} // closed at the end of a fetch in progress; nil if there is none
 }
 
 const (
 	issuerTimeout = 10 * time.Second
-	// refetchAfter is how long keys are not fetched again, whatever tokens come.
+	// refetchAfter is the minimum time between fetches, whatever tokens arrive.
 	refetchAfter = 10 * time.Second
-	// keysLast is after how long they are fetched anyway, since an issuer may have withdrawn some.
+	// keysLast is the age at which keys are fetched again in any case, since the issuer may have withdrawn some.
 	keysLast = time.Hour
-	// keysRetried is how long they go on being believed after that was tried in vain, and refreshTimeout is how long
-	// the one who tries waits.
+	// keysRetried is the interval of retries after a failed fetch, during which the old keys stay valid. refreshTimeout
+	// is how long the request that triggers such a fetch waits.
 	keysRetried    = time.Minute
 	refreshTimeout = 2 * time.Second
 	largestAnswer  = 1 << 20
@@ -66,8 +66,8 @@ func newIssuer(url, discovery, ca string, now func() time.Time) (*issuer, error)
 	}, nil
 }
 
-// key returns the keys that a token with the key id may be signed with. Who comes with a key that is known never waits
-// for an issuer that does not answer, but for the one who looks whether the key still is.
+// key returns the keys that may have signed a token with the key ID. A request with a known key does not wait for an
+// issuer that does not answer. Only the request that refreshes the keys waits.
 func (i *issuer) key(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	for {
 		i.mu.Lock()
@@ -103,7 +103,7 @@ func (i *issuer) key(ctx context.Context, id string) ([]jose.JSONWebKey, error) 
 	}
 }
 
-// refresh fetches the keys, for all who wait.
+// refresh fetches the keys, for all waiting requests.
 func (i *issuer) refresh(ctx context.Context, known bool) {
 	within := issuerTimeout
 	if known {
@@ -113,7 +113,7 @@ func (i *issuer) refresh(ctx context.Context, known bool) {
 	defer cancel()
 	var keys []jose.JSONWebKey
 	err := fmt.Errorf("fetch the keys of issuer %s: the server failed over the answer", i.url)
-	defer func() { // even if it panics: all who come with its tokens would wait
+	defer func() { // even if it panics: later requests with tokens of this issuer would wait
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if i.failed = err; err == nil {

@@ -14,7 +14,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// S12: users go on being known while the issuer of their tokens does not answer.
+// Users stay authenticated while the issuer of their tokens does not answer.
+// Proves S12.
 func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnownS12(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	i, err := newIssuer("https://issuer.example", "", "", func() time.Time { return now })
@@ -36,7 +37,7 @@ func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnownS12(t *testing.T) {
 		}
 		return err
 	}
-	for range 2 { // each time it is due
+	for range 2 { // each time a fetch is due
 		first := make(chan error, 1)
 		go func() { first <- known() }()
 		<-entered
@@ -52,7 +53,7 @@ func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnownS12(t *testing.T) {
 		if err := <-first; err != nil {
 			t.Errorf("who asked in vain: %v", err)
 		}
-		// The transport would not let another question through.
+		// The transport would block another request.
 		if err := known(); err != nil {
 			t.Errorf("after it was asked in vain: %v", err)
 		}
@@ -63,7 +64,8 @@ func TestAnIssuerThatHangsKeepsNobodyWaitingWhoseKeyIsKnownS12(t *testing.T) {
 	}
 }
 
-// S12: who asks an issuer and panics over its answer leaves nobody waiting for one.
+// If fetching an issuer's keys panics, later requests do not wait for it.
+// Proves S12.
 func TestAPanicWhileKeysAreFetchedKeepsNobodyWaiting(t *testing.T) {
 	i, err := newIssuer("https://issuer.example", "", "", time.Now)
 	if err != nil {
@@ -71,7 +73,7 @@ func TestAPanicWhileKeysAreFetchedKeepsNobodyWaiting(t *testing.T) {
 	}
 	i.client = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) { panic("what is this") })}
 	func() {
-		defer func() { _ = recover() }() // as the server does of each request
+		defer func() { _ = recover() }() // as the server does for each request
 		_, _ = i.key(t.Context(), "a")
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

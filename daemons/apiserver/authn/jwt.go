@@ -16,13 +16,12 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// external knows users by the tokens of one issuer of somebody else's, as an
-// AuthenticationConfiguration says.
+// external authenticates users by the tokens of one external issuer of an AuthenticationConfiguration.
 type external struct {
 	cfg       apiserver.JWTAuthenticator
 	issuer    *issuer
 	mapping   mapping
-	audiences []string // of this server
+	audiences []string // the audiences of this server
 	now       func() time.Time
 }
 
@@ -50,7 +49,7 @@ func newExternal(
 	return &external{cfg: cfg, issuer: i, mapping: mapping{cfg, compiled}, audiences: audiences, now: now}, nil
 }
 
-// algorithms are those that an issuer's keys may sign with: none that shares a secret.
+// algorithms are the accepted signature algorithms of issuers. Those with a shared secret are not accepted.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.ES256, jose.ES384, jose.ES512, jose.PS256, jose.PS384, jose.PS512,
 }
@@ -100,7 +99,7 @@ func (e *external) verify(ctx context.Context, token string, wanted []string) (a
 	return user, audiences, err
 }
 
-// signedBy returns the claims if one of the keys has signed them.
+// signedBy returns the claims if one of the keys has signed the token.
 func signedBy(token *jwt.JSONWebToken, keys []jose.JSONWebKey) ([]byte, error) {
 	for _, k := range keys {
 		var raw json.RawMessage

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// keyFiles are the keys of service-account tokens in files that are read again when they change: keys are rotated
-// without a restart, and what a key that is taken away has signed is not believed any more. Files that make no sense
-// leave the last good ones in force.
+// keyFiles holds the keys of service-account tokens. It reads the files again when they change. So keys can be rotated
+// without a restart, and tokens of removed keys are refused. If the new files are invalid, the last good keys remain in
+// use.
 type keyFiles struct {
 	public  []string
 	signing string
@@ -24,18 +24,18 @@ type keyFiles struct {
 	looked time.Time
 }
 
-// keysLookEvery is how often the files are looked at, at most.
+// keysLookEvery is the minimum time between two checks of the files.
 const keysLookEvery = 5 * time.Second
 
 func openKeys(public []string, signing string, now func() time.Time, log *slog.Logger) (*keyFiles, error) {
 	f := &keyFiles{public: public, signing: signing, now: now, log: log, looked: now()}
-	f.digest = f.sum() // before they are read: what changes meanwhile is looked at again
+	f.digest = f.sum() // computed before reading, so that a change in between is noticed
 	keys, err := readKeys(public, signing)
 	f.keys = keys
 	return f, err
 }
 
-// get is the keys as they are now. Nobody changes them.
+// get returns the current keys, which must not be changed.
 func (f *keyFiles) get() *keySet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *keyFiles) get() *keySet {
 	return f.keys
 }
 
-// sum is a digest of all files. What cannot be read is told when the keys are.
+// sum returns a digest of all files. It ignores read errors, which readKeys reports.
 func (f *keyFiles) sum() [sha256.Size]byte {
 	all := sha256.New()
 	for _, file := range append(slices.Clone(f.public), f.signing) {

@@ -14,11 +14,10 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-// keySet is the keys of service-account tokens: all that are believed, and the one
-// that signs.
+// keySet holds the keys of service-account tokens: those that verify, and the signing key.
 type keySet struct {
 	public []jose.JSONWebKey
-	signer jose.Signer // nil: this server issues none
+	signer jose.Signer // nil if this server issues no tokens
 }
 
 func readKeys(publicFiles []string, signingFile string) (*keySet, error) {
@@ -52,7 +51,7 @@ func readKeys(publicFiles []string, signingFile string) (*keySet, error) {
 	return keys, nil
 }
 
-// add makes a key believed, once.
+// add adds a verification key, unless it is in the set already.
 func (k *keySet) add(key crypto.PublicKey) error {
 	id, alg, err := accountkey.Describe(key)
 	if err != nil {
@@ -67,7 +66,7 @@ func (k *keySet) add(key crypto.PublicKey) error {
 	return nil
 }
 
-// candidates returns the keys that a token with the key id may be signed with.
+// candidates returns the keys that may have signed a token with the key ID.
 func (k *keySet) candidates(id string) []jose.JSONWebKey {
 	for _, key := range k.public {
 		if key.KeyID == id {
@@ -77,8 +76,8 @@ func (k *keySet) candidates(id string) []jose.JSONWebKey {
 	return k.public
 }
 
-// publicKeys reads public keys, or the public halves of private ones and of
-// certificates, from a PEM text.
+// publicKeys reads public keys from a PEM text. It also accepts private keys and certificates, and uses their public
+// keys.
 func publicKeys(text []byte) ([]crypto.PublicKey, error) {
 	var keys []crypto.PublicKey
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

@@ -10,10 +10,11 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// invalidSince is the label by which an administrator makes a Secret's token worthless without losing it.
+// invalidSince is the label with which an administrator disables a Secret's token without deleting it.
 const invalidSince = "kubernetes.io/legacy-token-invalid-since"
 
-// lies says whose token it is, if it lies in its Secret still: to take it out there is how it is revoked.
+// lies returns the user of a token that is stored in a Secret. The Secret must still contain it; removing it there
+// revokes the token.
 func (t *Tokens) lies(token string, c *claims, wanted []string) (api.User, []string, error) {
 	l := c.LegacyClaims
 	if l.Namespace == "" || l.Secret == "" || l.AccountName == "" || l.AccountUID == "" ||

@@ -11,7 +11,8 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-// S12: a token that lies in a Secret is good as long as it lies there and its account is the same.
+// A token in a Secret is valid as long as the Secret contains it and its account is the same.
+// Proves S12.
 func TestTokensInSecretsHoldAsLongAsTheyLieThereS12(t *testing.T) {
 	w := newWorld(t)
 	signer, _, err := accountkey.Signer(w.cfg.ServiceAccountSigningKeyFile)

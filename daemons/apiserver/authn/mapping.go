@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// mapping makes a user of an issuer's claims: by the claims that it names, or by expressions.
+// mapping converts an issuer's claims to a user, by named claims or by expressions.
 type mapping struct {
 	cfg apiserver.JWTAuthenticator
 	cel authenticationcel.CELMapper
@@ -57,7 +57,7 @@ func (m *mapping) username(ctx context.Context, claims map[string]any, mapper tr
 	if !ok || name == "" {
 		return "", fmt.Errorf("the claim %q of the user's name is missing, empty or no text", c.Claim)
 	}
-	// An address that its owner has not confirmed is anybody's.
+	// Anyone could claim an unverified email address.
 	if verified, has := claims["email_verified"]; c.Claim == "email" && has && verified != true {
 		return "", errors.New("email not verified")
 	}
@@ -137,7 +137,7 @@ func (m *mapping) extra(ctx context.Context, claims map[string]any, mapper trait
 	return extra, nil
 }
 
-// rules are what claims and the user made of them must satisfy.
+// rules checks the claims and the user against the validation rules.
 func (m *mapping) rules(ctx context.Context, claims map[string]any, mapper traits.Mapper, u *api.User) error {
 	for _, rule := range m.cfg.ClaimValidationRules {
 		if rule.Claim != "" && claims[rule.Claim] != rule.RequiredValue {
@@ -182,7 +182,7 @@ func satisfied(results []authenticationcel.EvaluationResult, err error) error {
 	return nil
 }
 
-// textsOf reads a text or a list of texts; empty ones and null are left out.
+// textsOf converts a value to a list of strings. It accepts a string or a list; empty strings and null are left out.
 func textsOf(v celref.Val) (list []string, err error) {
 	switch v := v.(type) {
 	case types.Null:

@@ -10,7 +10,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: an issuer is known, and no more, as soon as the file that names it says so.
+// Issuers are accepted, and rejected again, when the configuration file changes.
+// Proves S12.
 func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 	p, w := newProvider(t), newWorld(t)
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n"
@@ -47,9 +48,9 @@ func TestIssuersComeAndGoWithTheirFile(t *testing.T) {
 	}
 }
 
-// S12: keys of service-account tokens are rotated while the server runs: a new one signs, the former one is believed
-// for as long as its file says so, and what it signed is nobody's after that, also where it was found good before.
-// Nonsense changes nothing.
+// Keys of service-account tokens are rotated while the server runs. A new key signs. Tokens of the former key are valid
+// while the file has that key, and then refused, even if they were cached. An invalid file changes nothing.
+// Proves S12.
 func TestServiceAccountKeysAreReadAgain(t *testing.T) {
 	w := newWorld(t)
 	next, nextPublic, err := certs.NewKey()

@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-// privateClaims are what a token says of itself besides the registered claims, as upstream.
+// privateClaims are the claims of a token besides the registered ones, as in upstream.
 type privateClaims struct {
 	Kubernetes kubernetesClaims `json:"kubernetes.io"`
 }
@@ -36,7 +36,7 @@ type ref struct {
 	UID  string `json:"uid,omitempty"`
 }
 
-// Extra fields of users known by a token.
+// These are extra fields of users that are authenticated by a token.
 const (
 	extraPodName  = "authentication.kubernetes.io/pod-name"
 	extraPodUID   = "authentication.kubernetes.io/pod-uid"
@@ -44,8 +44,8 @@ const (
 	extraNodeUID  = "authentication.kubernetes.io/node-uid"
 )
 
-// deletionLeeway is how long a token outlives what it is bound to, so that a pod
-// that is being stopped can still say goodbye and clocks may differ.
+// deletionLeeway is how long a token remains valid after the object that it is bound to has been deleted. It lets a
+// stopping pod make its last requests, and covers clock differences.
 const deletionLeeway = time.Minute
 
 const maxRemembered = 8192
@@ -56,16 +56,16 @@ var errToken = errors.New("invalid bearer token")
 type Tokens struct {
 	keys      *keyFiles
 	issuer    string
-	audiences []string // of this server
+	audiences []string // the audiences of this server
 	objects   api.Objects
 	now       func() time.Time
-	uses      *uses // of those that lie in Secrets
+	uses      *uses // records uses of tokens in Secrets
 
 	mu sync.Mutex
-	// remembered holds tokens whose signature was found good, by digest. What
-	// they are bound to is looked at every time. They are forgotten when the keys change.
+	// remembered caches tokens with a valid signature, by digest. The objects that they are bound to are checked each
+	// time. It is cleared when the keys change.
 	remembered map[[sha256.Size]byte]*claims
-	by         *keySet // the keys that they were found good by
+	by         *keySet // the keys that verified them
 }
 
 type claims struct {
@@ -89,8 +89,8 @@ func newTokens(keys *keyFiles, issuer string, audiences []string, objects api.Ob
 	}
 }
 
-// Verify returns whose token it is and for which of the wanted audiences; none
-// wanted means this server's.
+// Verify returns the user of a token, and those of the wanted audiences that the token is valid for; if none are
+// wanted, this server's.
 func (t *Tokens) Verify(token string, wanted []string) (api.User, []string, error) {
 	c, err := t.signed(token)
 	if err != nil {
@@ -116,7 +116,7 @@ func (t *Tokens) verify(_ context.Context, token string, wanted []string) (api.U
 	return t.Verify(token, wanted)
 }
 
-// signed returns the claims of a token with a good signature.
+// signed returns the claims of a token with a valid signature.
 func (t *Tokens) signed(token string) (*claims, error) {
 	digest := sha256.Sum256([]byte(token))
 	keys := t.keys.get()
@@ -152,7 +152,7 @@ func (t *Tokens) signed(token string) (*claims, error) {
 	return nil, errToken
 }
 
-// bound says whether all that the token hangs on is still there and the same.
+// bound returns an error unless all objects that the token is bound to still exist.
 func (t *Tokens) bound(k *kubernetesClaims) error {
 	if k.Namespace == "" || k.ServiceAccount.Name == "" {
 		return errToken
@@ -167,7 +167,7 @@ func (t *Tokens) bound(k *kubernetesClaims) error {
 		return err
 	}
 	if k.Pod != nil {
-		return nil // the node of a pod's token is said, not demanded
+		return nil // the node of a pod's token is only information
 	}
 	return t.exists("nodes", "node", "", k.Node)
 }
@@ -219,5 +219,5 @@ func accountName(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// ownAudiences are those that a token has when none are asked for.
+// ownAudiences returns the audiences of a token for which none are requested.
 func (t *Tokens) ownAudiences() []string { return slices.Clone(t.audiences) }

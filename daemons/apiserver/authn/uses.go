@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// lastUsed is the label of a Secret that says on which day its token was last used.
+// lastUsed is the label of a Secret with the day on which its token was last used.
 const lastUsed = "kubernetes.io/legacy-token-last-used"
 
 const (
-	// mostDue is how many Secrets wait to be labelled; the use of another is noted when it is used again.
+	// mostDue is how many Secrets may wait to be labelled. Further uses are recorded when the token is used again.
 	mostDue = 256
-	// relabel is how long it is left to a label to be seen, or to be tried again.
+	// relabel is how long to wait for a label to appear before it is written again.
 	relabel = 10 * time.Minute
 )
 
-// uses keeps account of tokens that lie in Secrets: how often they are used, and which were on what day.
+// uses counts uses of tokens in Secrets, and queues the Secrets whose label must be updated.
 type uses struct {
 	all, auto, manual, invalid prometheus.Counter
 	due                        chan used
@@ -31,7 +31,7 @@ type uses struct {
 	queued map[types.NamespacedName]time.Time
 }
 
-// used is that a Secret's token was used on a day.
+// used is the use of a Secret's token on a day.
 type used struct {
 	secret types.NamespacedName
 	day    string
@@ -50,11 +50,11 @@ func newUses() *uses {
 	}
 }
 
-// note has the Secret of a token that is used say so, if it does not yet.
+// note queues a label for a Secret whose token is used, unless it has that label already.
 func (u *uses) note(secret *corev1.Secret, now time.Time) {
 	now = now.UTC()
 	day, is := now.Format(time.DateOnly), secret.Labels[lastUsed]
-	if is == day || is == now.AddDate(0, 0, 1).Format(time.DateOnly) { // another server's day may have begun
+	if is == day || is == now.AddDate(0, 0, 1).Format(time.DateOnly) { // another server may be a day ahead
 		return
 	}
 	key := types.NamespacedName{Namespace: secret.Namespace, Name: secret.Name}
@@ -74,7 +74,7 @@ func (u *uses) note(secret *corev1.Secret, now time.Time) {
 	u.queued[key] = now
 }
 
-// counted counts a use of a Secret's token by an account.
+// counted counts a use of a Secret's token.
 func (u *uses) counted(account *corev1.ServiceAccount, secret string) {
 	u.all.Inc()
 	for _, listed := range account.Secrets {
@@ -86,7 +86,7 @@ func (u *uses) counted(account *corev1.ServiceAccount, secret string) {
 	u.manual.Inc()
 }
 
-// Count registers how often tokens that lie in Secrets are used.
+// Count registers the metrics of uses of tokens in Secrets.
 func (t *Tokens) Count(to prometheus.Registerer) error {
 	return errors.Join(
 		to.Register(t.uses.all),
@@ -96,7 +96,7 @@ func (t *Tokens) Count(to prometheus.Registerer) error {
 	)
 }
 
-// KeepUses has label write on Secrets the day on which their tokens were used, until ctx ends.
+// KeepUses calls label with the day on which the token of a Secret was used, until ctx ends.
 func (t *Tokens) KeepUses(
 	ctx context.Context,
 	label func(ctx context.Context, namespace, name, key, day string) error,

@@ -17,7 +17,8 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-// S12: that tokens which lie in Secrets are used is counted, and their Secrets say when it last was.
+// Uses of tokens in Secrets are counted, and the Secrets get a label with the last day.
+// Proves S12.
 func TestUsesOfTokensInSecretsAreNotedS12(t *testing.T) {
 	w := newWorld(t)
 	w.at = time.Date(2026, 3, 4, 23, 0, 0, 0, time.UTC)
@@ -65,7 +66,7 @@ func TestUsesOfTokensInSecretsAreNotedS12(t *testing.T) {
 	}
 	use(nil)
 	must("2026-03-04")
-	use(nil) // that is on its way
+	use(nil) // the label is on its way
 	use(map[string]string{lastUsed: "2026-03-04"})
 	use(map[string]string{lastUsed: "2026-03-05"}) // by a server whose clock is ahead
 	w.at = w.at.Add(2 * time.Hour)

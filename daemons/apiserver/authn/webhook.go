@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/apiserver/settings"
 )
 
-// webhook asks another server whose tokens are. Its answers hold for a while.
+// webhook verifies tokens by calling another server. It caches the results.
 type webhook struct {
 	server    *settings.File[*remote.Server]
 	audiences []string
@@ -24,7 +24,7 @@ type webhook struct {
 	now       func() time.Time
 
 	mu       sync.Mutex
-	asked    *remote.Server // whose the answers are
+	asked    *remote.Server // the server that gave the cached results
 	answered map[[sha256.Size]byte]answer
 }
 
@@ -44,7 +44,7 @@ func (w *webhook) verify(ctx context.Context, token string, wanted []string) (ap
 	server := w.server.Get()
 	digest := sha256.Sum256([]byte(token + "\x00" + strings.Join(wanted, "\x00")))
 	w.mu.Lock()
-	if w.asked != server { // what another one said holds no longer
+	if w.asked != server { // results of another server are not valid any more
 		w.asked, w.answered = server, nil
 	}
 	a, ok := w.answered[digest]
@@ -56,7 +56,7 @@ func (w *webhook) verify(ctx context.Context, token string, wanted []string) (ap
 		TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenReview"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token, Audiences: wanted},
 	}
-	if err := server.Ask(ctx, review); err != nil { // not remembered: the next one asks again
+	if err := server.Ask(ctx, review); err != nil { // errors are not cached, so the next request calls again
 		return api.User{}, nil, fmt.Errorf("ask the token webhook: %w", err)
 	}
 	a = judged(review, w.audiences, wanted)
@@ -83,7 +83,7 @@ func judged(r *authenticationv1.TokenReview, own, wanted []string) (a answer) {
 		return a
 	}
 	has := s.Audiences
-	if len(has) == 0 { // it knows nothing of audiences
+	if len(has) == 0 { // the webhook does not support audiences
 		has = own
 	}
 	if a.audiences, a.err = audiencesOf(own, wanted, has); a.err != nil {

@@ -11,7 +11,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// S12: another token webhook is asked as soon as its kubeconfig is there, and what the former one said holds no longer.
+// When the kubeconfig of the token webhook changes, the new server is called, and the results of the former one are
+// dropped.
+// Proves S12.
 func TestAnotherWebhookIsAskedWhenItsKubeconfigIsThere(t *testing.T) {
 	knows := func(name string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

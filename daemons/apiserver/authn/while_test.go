@@ -11,8 +11,9 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: what a user does with a certificate that is revoked is over; a token shown beside such a certificate is as good
-// as before, since it is what the user was known by.
+// Watches end when the certificate that authenticated the user is revoked. They do not end if the user was
+// authenticated by a token on a connection with such a certificate.
+// Proves S12.
 func TestWhatLastsIsBoundToWhatTheUserWasKnownBy(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.ClientCRLFile = filepath.Join(filepath.Dir(w.cfg.ClientCAFile), "ca.crl")
@@ -56,12 +57,13 @@ func TestWhatLastsIsBoundToWhatTheUserWasKnownBy(t *testing.T) {
 	}
 }
 
-// S12: what came by way of a front proxy ends with the proxy's certificate, whoever the proxy says the user is and
-// whatever it says the user was known by.
+// Watches through a front proxy end when the proxy's certificate is revoked, whatever user and credential its headers
+// name.
+// Proves S12.
 func TestWhatAFrontProxyBringsEndsWithItsCertificate(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.ClientCRLFile = filepath.Join(filepath.Dir(w.cfg.ClientCAFile), "ca.crl")
-	w.ca = w.newCA("front-proxy-ca") // whose list it is
+	w.ca = w.newCA("front-proxy-ca") // the authority of the revocation list
 	w.cfg.RequestheaderClientCAFile = w.file(t.TempDir(), "front.crt", w.ca.Cert)
 	proxy := w.leaf(w.ca, certs.FrontProxyClient())
 	w.revoke()
@@ -90,7 +92,7 @@ func TestWhatAFrontProxyBringsEndsWithItsCertificate(t *testing.T) {
 	}
 }
 
-// revoke writes the list, as if later with each one that is in it, since that is what its change is seen by.
+// revoke writes the revocation list. More entries get a later timestamp, because a change is detected by the timestamp.
 func (w *world) revoke(list ...*x509.Certificate) {
 	w.t.Helper()
 	var entries []certs.Revoked

@@ -1,6 +1,6 @@
-// Package authz decides whether a user may do what a request asks: by roles and bindings (RBAC), for kubelets by what
-// their own pods refer to, for the group system:masters by membership alone, and by webhooks where a configuration
-// names some. It holds the roles that every cluster begins with, too. Who the user is, package authn has found out.
+// Package authz decides whether a user may perform a request. It has authorizers for RBAC roles and bindings, for nodes
+// and the pods on them, for the group system:masters, and for webhooks in an authorization configuration. It also has
+// the roles that every cluster begins with. Package authn has authenticated the user.
 package authz
 
 import (
@@ -11,8 +11,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// New returns the authorizers that modes name, in order, after the one that lets
-// system:masters do everything. Nil modes mean Node and RBAC.
+// New returns the authorizers of the given modes, in order. Before them it puts one that allows the group
+// system:masters everything. Nil modes mean Node and RBAC.
 func New(modes []string, objects api.Objects) (api.Authorizer, error) {
 	if len(modes) == 0 {
 		modes = []string{"Node", "RBAC"}
@@ -46,10 +46,10 @@ func mode(name string, objects api.Objects) (api.Authorizer, error) {
 	)
 }
 
-// Chain asks each authorizer in turn until one has an opinion.
+// Chain calls authorizers in order until one has an opinion.
 type Chain []api.Authorizer
 
-// Authorize returns the first opinion, or none with all that was said.
+// Authorize returns the first opinion. If there is none, it returns the reasons of all authorizers.
 func (c Chain) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	var reasons []string
 	var failed error
@@ -68,7 +68,7 @@ func (c Chain) Authorize(ctx context.Context, u api.User, r api.Request) (api.De
 	return api.NoOpinion, strings.Join(reasons, "\n"), failed
 }
 
-// AuthorizePromptly is the first opinion, as long as nobody has to wait for one.
+// AuthorizePromptly returns the first opinion, unless an authorizer would have to wait.
 func (c Chain) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	for _, a := range c {
 		prompt, can := a.(api.PromptAuthorizer)
@@ -82,7 +82,7 @@ func (c Chain) AuthorizePromptly(u api.User, r api.Request) (api.Decision, strin
 	return api.NoOpinion, "", false
 }
 
-// masters may do everything, whatever roles say: the way back in.
+// masters allows the group system:masters everything, whatever the roles say, so that a lockout can be repaired.
 type masters struct{}
 
 func (m masters) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// ask reads "verb group/resource[/sub] [namespace/]name [?fields]" or "verb /path".
+// ask parses "verb group/resource[/sub] [namespace/]name [?fields]" or "verb /path".
 func ask(text string) api.Request {
 	parts := strings.Fields(text)
 	r := api.Request{Verb: parts[0]}
@@ -225,8 +225,7 @@ func TestWhoMayDoWhatS12(t *testing.T) {
 	}
 }
 
-// devices puts what pods have besides secrets and configuration, and with it those secrets that only their volumes
-// name.
+// devices adds the other objects of pods, besides Secrets and ConfigMaps, and Secrets that only their volumes name.
 func devices(o *apifake.Objects) {
 	ours, theirs, made := "n1", "n2", "made"
 	obj, _ := o.Get(schema.GroupResource{Resource: "pods"}, "shop", "web")
@@ -304,7 +303,7 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 	n := NewNode(o)
 	for _, c := range []struct {
 		asks   string
-		reason string // empty: allowed
+		reason string // empty if the request is allowed
 	}{
 		{"get :secrets shop/tls", ""},
 		{"watch :secrets shop/tls", ""},
@@ -384,7 +383,7 @@ func TestANodeSeesOnlyWhatItsPodsNeed(t *testing.T) {
 			t.Errorf("%s: %v %q %v, want %q", c.asks, d, reason, err, c.reason)
 		}
 	}
-	// When the pod has gone, so has the right.
+	// The right ends with the pod.
 	pod, _ := o.Get(schema.GroupResource{Resource: "pods"}, "shop", "web")
 	o.Remove(pod)
 	if d, _, _ := n.Authorize(context.Background(), node1, ask("get :secrets shop/tls")); d == api.Allow {

@@ -2,7 +2,7 @@ package authz
 
 import rbacv1 "k8s.io/api/rbac/v1"
 
-// clusterRoles are the roles of people, of monitoring, and of the daemons.
+// clusterRoles returns the roles for users, for monitoring and for daemons.
 func clusterRoles() []rbacv1.ClusterRole {
 	with := func(rules ...rbacv1.PolicyRule) []rbacv1.PolicyRule { return append(events(), rules...) }
 	return []rbacv1.ClusterRole{
@@ -334,8 +334,8 @@ func viewRules() []rbacv1.PolicyRule {
 	}
 }
 
-// aggregatedReader lets those who may view, edit or administer a namespace see what its pods use, and all who may that
-// nodes' too.
+// aggregatedReader returns the role with which users who may view, edit or administer a namespace can read the resource
+// usage of its pods. Bound cluster-wide, these roles include the usage of nodes.
 func aggregatedReader() rbacv1.ClusterRole {
 	r := part("system:aggregated-metrics-reader", "view", rule("metrics.k8s.io", "pods nodes", read))
 	for _, of := range []string{"edit", "admin"} {

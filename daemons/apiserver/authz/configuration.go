@@ -19,12 +19,11 @@ import (
 	"clusterctl/daemons/apiserver/settings"
 )
 
-// modeWebhook is the type of authorizers that are other servers; there may be several.
+// modeWebhook is the type of webhook authorizers; a configuration may have several.
 const modeWebhook = "Webhook"
 
-// Configured asks the authorizers that an AuthorizationConfiguration of
-// apiserver.config.k8s.io names, in its order, after the one for system:masters. Who runs the
-// server runs it, too.
+// Configured calls the authorizers of an AuthorizationConfiguration of apiserver.config.k8s.io in its order, after the
+// one for system:masters. The caller of the server runs it, too.
 type Configured struct {
 	*settings.File[Chain]
 }
@@ -34,7 +33,7 @@ func Open(file string, objects api.Objects, now func() time.Time, log *slog.Logg
 	if now == nil {
 		now = time.Now
 	}
-	// What they have learnt of the objects holds for all configurations.
+	// These authorizers are kept across reloads, because they have built up caches.
 	own := map[string]api.Authorizer{}
 	f, err := settings.Open(
 		"authorization configuration",
@@ -47,12 +46,12 @@ func Open(file string, objects api.Objects, now func() time.Time, log *slog.Logg
 	return &Configured{f}, err
 }
 
-// Authorize asks those that the configuration names at the time.
+// Authorize calls the authorizers of the current configuration.
 func (c *Configured) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	return c.Get().Authorize(ctx, u, r)
 }
 
-// AuthorizePromptly is Authorize as long as nobody has to wait.
+// AuthorizePromptly is Authorize, unless an authorizer would have to wait.
 func (c *Configured) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	return c.Get().AuthorizePromptly(u, r)
 }

@@ -7,12 +7,12 @@ type controllerRole struct {
 	rules []rbacv1.PolicyRule
 }
 
-// controllerRoles are what each controller may do, least privilege for each.
+// controllerRoles returns a role for each controller, with only the rights that it needs.
 func controllerRoles() []controllerRole {
 	c := func(name string, rules ...rbacv1.PolicyRule) controllerRole {
 		return controllerRole{name, append(events(), rules...)}
 	}
-	// Making pods, and adopting and letting go of them.
+	// Create, adopt and release pods.
 	pods := rule("", "pods", "create delete get list patch update watch")
 	return []controllerRole{
 		c(
@@ -26,7 +26,8 @@ func controllerRoles() []controllerRole {
 			),
 			rule("storage.k8s.io", "csidrivers csinodes", read),
 		),
-		// Ours looks whether a new node's name is taken; upstream's role has no nodes.
+		// This project's controller checks whether the name of a new node exists already; upstream's role has no access
+		// to nodes.
 		c(
 			"certificate-controller",
 			rule("", "nodes", read),
@@ -43,7 +44,8 @@ func controllerRoles() []controllerRole {
 			),
 			rule("authorization.k8s.io", "subjectaccessreviews", "create"),
 		),
-		// Upstream has no role for it: each cloud brings one. What machines there are is in kube-system (defaults.go).
+		// Upstream has no such role, because each cloud provider brings one. The inventory of machines is in
+		// kube-system (defaults.go).
 		c("cloud-node-controller", rule("", "nodes", "delete get list patch watch"), rule("", "nodes/status", "patch")),
 		c(
 			"clusterrole-aggregation-controller",
@@ -76,7 +78,7 @@ func controllerRoles() []controllerRole {
 			),
 			rule("", "pods", "get list update watch"),
 		),
-		// Ours: it asks kubelets to remove volumes and to let them grow, and nothing else of them.
+		// Not in upstream. The controller calls kubelets only to delete and expand volumes.
 		c(
 			"directory-provisioner",
 			rule("", "persistentvolumes", "create delete get list update watch"),
@@ -166,7 +168,7 @@ func controllerRoles() []controllerRole {
 			rule("metrics.k8s.io", "pods", "list"),
 			rule("custom.metrics.k8s.io external.metrics.k8s.io", "*", "get list"),
 		),
-		// Ours deletes jobs as well whose time has run out, which upstream's ttl-after-finished-controller does.
+		// This project's controller also deletes expired jobs, which upstream's ttl-after-finished-controller does.
 		c(
 			"job-controller",
 			rule("batch", "jobs", "delete get list patch update watch"),
@@ -181,7 +183,7 @@ func controllerRoles() []controllerRole {
 			rule("", "namespaces/finalize namespaces/status", "update patch"),
 			rule("*", "*", "delete deletecollection get list"),
 		),
-		// Ours: it publishes the addresses of the pods that policies name.
+		// Not in upstream. The controller publishes the addresses of the pods that network policies select.
 		c(
 			"networkpolicy-controller",
 			rule("networking.k8s.io", "networkpolicies", read),
@@ -271,14 +273,14 @@ func controllerRoles() []controllerRole {
 			rule("", "namespaces", read),
 		),
 		c("route-controller", rule("", "nodes", "list watch"), rule("", "nodes/status", "patch")),
-		// Ours publishes the root CA as well, which upstream's root-ca-cert-publisher does.
+		// This project's controller also publishes the root CA, which upstream's root-ca-cert-publisher does.
 		c(
 			"service-account-controller",
 			rule("", "serviceaccounts", "create get list watch"),
 			rule("", "namespaces", read),
 			rule("", "configmaps", "create get list update watch"),
 		),
-		// Upstream's fills Secrets as the user system:kube-controller-manager.
+		// Upstream's controller writes these Secrets as the user system:kube-controller-manager.
 		c(
 			"serviceaccount-token-controller",
 			rule("", "secrets", "delete get list update watch"),
@@ -290,8 +292,8 @@ func controllerRoles() []controllerRole {
 			rule("networking.k8s.io", "servicecidrs/finalizers servicecidrs/status", "patch update"),
 			rule("networking.k8s.io", "ipaddresses", read),
 		),
-		// Ours needs no nodes: which of them has an address they agree on among themselves. What the pools are is in
-		// kube-system (defaults.go).
+		// This project's controller needs no nodes, because they elect the holder of an address themselves. The pools
+		// are in kube-system (defaults.go).
 		c("service-controller", rule("", "services", read), rule("", "services/status", "patch")),
 		c(
 			"statefulset-controller",

@@ -9,12 +9,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// A rule grants the product of its groups, resources, verbs and names. A short rule can stand for millions of grants,
-// so that rules are compared as products: in each dimension, the demanded values that the same held rules contain are
-// one class, and only combinations of classes are visited. Their number depends on the rules that the user holds, not
-// on the demanded ones.
+// A rule grants every combination of its groups, resources, verbs and names. A short rule can stand for millions of
+// grants, so the code does not list them. In each dimension, it treats the demanded values that the same held rules
+// contain as one class. It then visits only combinations of classes. Their number depends on the rules that the user
+// holds, not on the demanded ones.
 
-// Bounds of a comparison.
+// maxSteps and maxMissing limit a comparison.
 const (
 	maxSteps   = 1 << 18 // combinations of classes that are visited
 	maxMissing = 50      // grants that a refusal lists

@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// rulesOf draws rules from few values, so that held and demanded ones often meet.
+// rulesOf draws rules from few values, so that held and demanded rules often overlap.
 func rulesOf(most int) *rapid.Generator[[]rbacv1.PolicyRule] {
 	some := func(t *rapid.T, label string, least int, values ...string) []string {
 		return rapid.SliceOfN(rapid.SampledFrom(values), least, 4).Draw(t, label)
@@ -53,7 +53,8 @@ func rulesOf(most int) *rapid.Generator[[]rbacv1.PolicyRule] {
 	})
 }
 
-// TestRulesAreCoveredAsByTheirGrants compares products of rules with a comparison grant by grant. Proves S12.
+// TestRulesAreCoveredAsByTheirGrants compares products of rules with a comparison grant by grant.
+// Proves S12.
 func TestRulesAreCoveredAsByTheirGrants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		own, demanded := rulesOf(5).Draw(t, "own"), rulesOf(3).Draw(t, "demanded")
@@ -83,7 +84,8 @@ func TestRulesAreCoveredAsByTheirGrants(t *testing.T) {
 	})
 }
 
-// TestShortRolesWithManyGrantsAreCheap writes roles of a few kilobytes that grant billions of combinations. Proves S12.
+// TestShortRolesWithManyGrantsAreCheap writes roles of a few kilobytes that grant billions of combinations.
+// Proves S12.
 func TestShortRolesWithManyGrantsAreCheap(t *testing.T) {
 	list := func(prefix string, n int) (values []string) {
 		for i := range n {
@@ -108,7 +110,7 @@ func TestShortRolesWithManyGrantsAreCheap(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		own  []rbacv1.PolicyRule
-		want string // part of the error; none: it is covered
+		want string // part of the error; empty if the rules are covered
 	}{
 		"nothing is held":    {nil, "not currently held"},
 		"everything is held": {everything, ""},

@@ -13,21 +13,21 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// Words for verbs that come together.
+// read, readAll and change are lists of verbs that are used together.
 const (
 	read    = "get list watch"
 	readAll = "create delete deletecollection get list patch update watch"
 	change  = "create delete deletecollection patch update"
 )
 
-// Marks of objects that the API server brings and keeps complete.
+// bootstrapLabels and bootstrapAnnotations mark the objects that the API server creates and keeps complete.
 var (
 	bootstrapLabels      = map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"}
 	bootstrapAnnotations = map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"}
 )
 
-// Defaults returns the roles and bindings that every cluster begins with, with
-// upstream's names, since manifests and people refer to them.
+// Defaults returns the roles and bindings that every cluster begins with. They have upstream's names, since manifests
+// and users refer to them.
 func Defaults() []runtime.Object {
 	var out []runtime.Object
 	bound := func(name string, subjects ...rbacv1.Subject) {
@@ -56,12 +56,12 @@ func Defaults() []runtime.Object {
 		bound("system:replica:"+daemon, group(replica.Group(daemon)))
 	}
 	out = append(out, clusterBinding("system:coredns", "system:coredns", account("kube-system", "coredns")))
-	// The node authorizer decides for kubelets: the role is there for those who bind it.
+	// The node authorizer decides for kubelets. The role exists for users who bind it themselves.
 	out = append(out, clusterBinding("system:node", "system:node"))
 
 	for _, c := range controllerRoles() {
 		role := clusterRole("system:controller:"+c.name, c.rules...)
-		// The controllers may run under accounts of their own or all as one user.
+		// The controllers may run under accounts of their own, or all as one user.
 		out = append(
 			out,
 			&role,
@@ -76,7 +76,7 @@ func Defaults() []runtime.Object {
 	return append(out, namespacedDefaults()...)
 }
 
-// namespacedDefaults are the rights in kube-system and kube-public.
+// namespacedDefaults returns the roles and bindings in kube-system and kube-public.
 func namespacedDefaults() []runtime.Object {
 	var out []runtime.Object
 	add := func(namespace, name string, rules []rbacv1.PolicyRule, subjects ...rbacv1.Subject) {
@@ -117,7 +117,7 @@ func namespacedDefaults() []runtime.Object {
 	add("kube-system", "system:replica:kube-network",
 		[]rbacv1.PolicyRule{named(rule("", "configmaps", read), config.PoolsName, inventory.Name)},
 		group(replica.Group(replica.Network)))
-	// What addresses there are for services.
+	// The load balancer pools.
 	add(
 		"kube-system",
 		"system:controller:service-controller",
@@ -125,7 +125,7 @@ func namespacedDefaults() []runtime.Object {
 		account("kube-system", "service-controller"),
 		user("system:kube-controller-manager"),
 	)
-	// What machines there are.
+	// The inventory of machines.
 	add(
 		"kube-system",
 		"system:controller:cloud-node-controller",
@@ -149,7 +149,7 @@ func namespacedDefaults() []runtime.Object {
 		[]rbacv1.PolicyRule{rule("coordination.k8s.io", "leases", "list delete"),
 			rule("discovery.k8s.io", "endpointslices", "delete")},
 		account("kube-system", "presence-controller"), user("system:kube-controller-manager"))
-	// The machines of the control plane agree on who has the virtual address.
+	// The machines of the control plane elect the holder of the virtual address.
 	add("kube-system", "system:kube-address", []rbacv1.PolicyRule{
 		rule("coordination.k8s.io", "leases", "create"),
 		named(rule("coordination.k8s.io", "leases", "get update"), "kube-address"),
@@ -184,7 +184,7 @@ func clusterRole(name string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
 	}
 }
 
-// aggregated gathers the rules of all roles that carry the label.
+// aggregated returns a role that aggregates all roles with its label.
 func aggregated(name, into string) rbacv1.ClusterRole {
 	r := clusterRole(name)
 	r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{
@@ -198,7 +198,7 @@ func aggregated(name, into string) rbacv1.ClusterRole {
 
 const aggregateLabel = "rbac.authorization.k8s.io/aggregate-to-"
 
-// part is a role whose rules an aggregated one gathers.
+// part returns a role that is aggregated into another.
 func part(name, of string, rules ...rbacv1.PolicyRule) rbacv1.ClusterRole {
 	r := clusterRole(name, rules...)
 	r.Labels = withLabel(aggregateLabel + of)

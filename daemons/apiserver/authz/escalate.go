@@ -16,21 +16,20 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Escalation keeps users from granting more than they have: a role may be written
-// by those who have all its rights or the verb escalate on it, a binding by those who
-// have all the rights of its role or the verb bind on it. It is a validating
-// admission plugin.
+// Escalation is a validating admission plugin that keeps users from granting rights that they do not have. Writing a
+// role requires all its rights, or the verb escalate on it. Writing a binding requires all rights of its role, or the
+// verb bind on the role.
 type Escalation struct {
 	rbac *RBAC
 	may  api.Authorizer
 }
 
-// NewEscalation returns the plugin; may decides on the verbs escalate and bind.
+// NewEscalation returns the plugin. may authorizes the verbs escalate and bind.
 func NewEscalation(objects api.Objects, may api.Authorizer) *Escalation {
 	return &Escalation{rbac: NewRBAC(objects), may: may}
 }
 
-// Validate refuses a write of roles or bindings that would grant too much.
+// Validate refuses a write of a role or binding that would grant too much.
 func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
 	if a.Resource.Group != rbacv1.GroupName || a.Subresource != "" ||
 		a.Operation != "CREATE" && a.Operation != "UPDATE" {
@@ -57,8 +56,8 @@ func (e *Escalation) Validate(ctx context.Context, a *api.Admission) error {
 
 func gr(a *api.Admission) schema.GroupResource { return a.Resource.GroupResource() }
 
-// finishesDeletion says whether an update changes nothing but what the garbage collector needs changed for an object to
-// go in the end: its finalizers and its owners.
+// finishesDeletion reports whether an update changes only finalizers and owners, which the garbage collector must be
+// able to change.
 func finishesDeletion(a *api.Admission) bool {
 	if a.Operation != "UPDATE" || a.Old == nil {
 		return false
@@ -78,14 +77,14 @@ func finishesDeletion(a *api.Admission) bool {
 	return equality.Semantic.DeepEqual(is, a.Old)
 }
 
-// everything is what cluster-admin has.
+// everything holds the rules of cluster-admin.
 var everything = []rbacv1.PolicyRule{
 	{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
 	{Verbs: []string{"*"}, NonResourceURLs: []string{"*"}},
 }
 
-// clusterRole demands all rules of a role whatever is changed of it, since its labels grant as well: a role that comes
-// to be labelled for an aggregated one gives its rules to everybody who has that.
+// clusterRole requires all rights of a role for any change of it, since its labels grant as well. A role that gets the
+// label of an aggregated role adds its rules to that role.
 func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv1.ClusterRole) error {
 	if e.escalates(ctx, a, r.Name) {
 		return nil
@@ -97,7 +96,7 @@ func (e *Escalation) clusterRole(ctx context.Context, a *api.Admission, r *rbacv
 	if !aggregates(r) && !aggregates(old) {
 		return nil
 	}
-	// Whoever lets a role gather others may grant whatever comes to be labelled.
+	// The aggregated role may grant any rule of roles that are labelled later.
 	if e.covered(a, r.Name, everything) != nil {
 		return apierrors.NewForbidden(
 			gr(a),
@@ -127,8 +126,8 @@ func (e *Escalation) role(ctx context.Context, a *api.Admission, name string, ru
 	return e.covered(a, name, rules)
 }
 
-// escalates says whether the user may write more into a role than he has himself. A POST names no object in its path,
-// so that the right to do that to roles of some names does not include it, as with upstream.
+// escalates reports whether the user may write rights into a role that the user lacks. A POST request has no name in
+// its path. So, as upstream, a right that is limited to names does not cover it.
 func (e *Escalation) escalates(ctx context.Context, a *api.Admission, name string) bool {
 	if a.Origin != nil && a.Origin.Verb() == "create" {
 		name = ""
@@ -176,10 +175,10 @@ func (e *Escalation) covered(a *api.Admission, name string, rules []rbacv1.Polic
 	)
 }
 
-// maxRefusal bounds the list of missing permissions in an error, in bytes.
+// maxRefusal is the maximum length, in bytes, of the missing permissions in an error.
 const maxRefusal = 8 << 10
 
-// together makes one rule of those that differ in their verb alone.
+// together merges rules that differ only in their verbs.
 func together(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	var out []rbacv1.PolicyRule
 	at := map[schema.GroupResource]int{}
@@ -200,7 +199,7 @@ func together(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return out
 }
 
-// compact shows a rule in one line.
+// compact formats a rule on one line.
 func compact(r rbacv1.PolicyRule) string {
 	var parts []string
 	add := func(name string, list []string) {

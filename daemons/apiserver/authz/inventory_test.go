@@ -6,7 +6,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// What machines there are is for clusterctl to say: Nodes are deleted by it.
+// Only clusterctl may write the inventory of machines, because Nodes are deleted by it.
 func TestNobodyInTheClusterWritesTheInventoryOfMachinesS22(t *testing.T) {
 	chain, err := New(nil, objects())
 	if err != nil {

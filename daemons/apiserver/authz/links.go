@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// links remembers which pod was the reason for a node to see an object, so that
-// asking again is a look at one pod.
+// links remembers which pod gave a node access to an object. So the next check reads only that pod.
 type links struct {
 	mu sync.Mutex
 	at map[link]podKey
@@ -27,14 +26,14 @@ type podKey struct {
 
 const maxLinks = 65536
 
-// linked says whether a pod on the node refers to the object.
+// linked reports whether a pod on the node refers to the object.
 func (n *Node) linked(node, resource, namespace, name string) bool {
 	switch resource {
 	case "volumeattachments":
 		obj, ok := n.objects.Get(schema.GroupResource{Group: storagev1.GroupName, Resource: resource}, "", name)
 		return ok && obj.(*storagev1.VolumeAttachment).Spec.NodeName == node
 	case "persistentvolumes":
-		// A volume belongs to a node by way of the claim that it is bound to.
+		// A volume is linked to a node by the claim that it is bound to.
 		obj, ok := n.objects.Get(schema.GroupResource{Resource: resource}, "", name)
 		if !ok {
 			return false
@@ -68,8 +67,8 @@ func (n *Node) linked(node, resource, namespace, name string) bool {
 	return resource == "secrets" && n.throughVolume(node, namespace, name)
 }
 
-// refers says whether a pod needs the object in its namespace. A mirror pod needs none: its manifest is on the machine,
-// and a kubelet writes what it likes into the mirror.
+// refers reports whether a pod needs the object in its namespace. A mirror pod needs none: its manifest is on the
+// machine, and the kubelet controls the content of the mirror pod.
 func refers(pod *corev1.Pod, resource, name string) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
@@ -82,8 +81,7 @@ func refers(pod *corev1.Pod, resource, name string) bool {
 	return resource == "resourceclaims" && claims(pod, name)
 }
 
-// claims says whether a claim was made for the pod, by a template that it names or for devices that it asks for as it
-// does for memory.
+// claims reports whether a resource claim was created for the pod, from a template or for extended resources.
 func claims(pod *corev1.Pod, name string) bool {
 	if e := pod.Status.ExtendedResourceClaimStatus; e != nil && e.ResourceClaimName == name {
 		return true
@@ -93,7 +91,7 @@ func claims(pod *corev1.Pod, name string) bool {
 	})
 }
 
-// References are the objects of a pod's namespace that it needs: their resources and names.
+// References yields the resources and names of the objects in a pod's namespace that the pod needs.
 func References(pod *corev1.Pod) iter.Seq2[string, string] {
 	return func(yield func(resource, name string) bool) {
 		if pod.Spec.ServiceAccountName != "" && !yield("serviceaccounts", pod.Spec.ServiceAccountName) {

@@ -24,13 +24,13 @@ type Node struct {
 	replicas *Replicas
 }
 
-// NewNode returns the authorizer of kubelets.
+// NewNode returns the authorizer for kubelets.
 func NewNode(objects api.Objects) *Node {
 	return &Node{objects: objects, rules: nodeRules(), known: &links{at: map[link]podKey{}},
 		replicas: NewReplicas(objects)}
 }
 
-// NodeName returns the node that the user is, if it is one.
+// NodeName returns the node whose kubelet the user is. It returns false for other users.
 func NodeName(u api.User) (string, bool) {
 	name, ok := strings.CutPrefix(u.Name, api.NodeUserPrefix)
 	return name, ok && name != "" && u.InGroup(api.GroupNodes)
@@ -42,7 +42,7 @@ func (n *Node) Authorize(_ context.Context, u api.User, r api.Request) (api.Deci
 	return d, reason, nil
 }
 
-// AuthorizePromptly is Authorize: all that it needs is in memory.
+// AuthorizePromptly is Authorize. It never waits, because it reads only from memory.
 func (n *Node) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	node, ok := NodeName(u)
 	if !ok {
@@ -64,8 +64,8 @@ func (n *Node) AuthorizePromptly(u api.User, r api.Request) (api.Decision, strin
 	return api.NoOpinion, "", false
 }
 
-// special decides on resources of which a node may see only its own. An empty reason
-// allows; false leaves the request to the common rules.
+// special decides requests for resources of which a node may see only its own objects. An empty reason means that the
+// request is allowed. If special is false, the common rules decide.
 func (n *Node) special(node string, r *api.Request) (reason string, special bool) {
 	switch r.GroupResource() {
 	case schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Resource: "configmaps"}:
@@ -97,8 +97,8 @@ func (n *Node) special(node string, r *api.Request) (reason string, special bool
 	return "", false
 }
 
-// ownNode allows reading the node's own Node; writes are for the common rules, and
-// for admission, which sees what is written.
+// ownNode allows reading the node's own Node. The common rules decide writes, together with admission, which sees their
+// content.
 func (n *Node) ownNode(node string, r *api.Request) (string, bool) {
 	if r.Subresource != "" || !has([]string{"get", "list", "watch"}, r.Verb) {
 		return "", false
@@ -112,7 +112,7 @@ func (n *Node) ownNode(node string, r *api.Request) (string, bool) {
 	return fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", node, r.Name), true
 }
 
-// ownPods allows reading the pods on the node: one by one, or all that are on it.
+// ownPods allows reading the pods on the node: single ones, or all that are on it.
 func (n *Node) ownPods(node string, r *api.Request) (string, bool) {
 	if r.Subresource != "" {
 		return "", false
@@ -138,13 +138,13 @@ func (n *Node) pod(namespace, name string) (*corev1.Pod, bool) {
 	return obj.(*corev1.Pod), true
 }
 
-// nodeRules are what every kubelet may do besides.
+// nodeRules returns the common rules for all kubelets.
 func nodeRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		rule("authentication.k8s.io", "tokenreviews", "create"),
 		rule("authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews", "create"),
 		rule("", "services", "get list watch"),
-		rule("", "nodes", "create update patch"), // not delete: born again, a node would be rid of its taints
+		rule("", "nodes", "create update patch"), // not delete: recreating its Node would let a kubelet remove its taints
 		rule("", "nodes/status", "update patch"),
 		rule("", "events", "create update patch"),
 		rule("events.k8s.io", "events", "create update patch"),
@@ -159,7 +159,7 @@ func nodeRules() []rbacv1.PolicyRule {
 	}
 }
 
-// rule reads words, as one writes them down.
+// rule returns a rule for a group. resources and verbs are lists of words.
 func rule(group, resources, verbs string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		APIGroups: []string{group},

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// ownLease allows a kubelet the lease that has its node's name. How a new one is called, admission sees.
+// ownLease allows a kubelet the lease with its node's name. Admission checks the name of a new lease.
 func ownLease(node string, r *api.Request) string {
 	switch {
 	case !has([]string{"get", "create", "update", "patch", "delete"}, r.Verb):
@@ -26,7 +26,7 @@ func ownLease(node string, r *api.Request) string {
 	return ""
 }
 
-// ownCSINode allows a kubelet the CSINode that has its node's name. How a new one is called, admission sees.
+// ownCSINode allows a kubelet the CSINode with its node's name. Admission checks the name of a new CSINode.
 func ownCSINode(node string, r *api.Request) string {
 	switch {
 	case !has([]string{"get", "create", "update", "patch", "delete"}, r.Verb):
@@ -39,8 +39,8 @@ func ownCSINode(node string, r *api.Request) string {
 	return ""
 }
 
-// ownSlices allows a kubelet the ResourceSlices that its drivers publish: those that name the node. What a new one
-// names, admission sees.
+// ownSlices allows a kubelet the ResourceSlices that name its node, which its drivers publish. Admission checks the
+// node of a new slice.
 func (n *Node) ownSlices(node string, r *api.Request) string {
 	switch {
 	case r.Subresource != "":
@@ -64,8 +64,8 @@ func (n *Node) ownSlices(node string, r *api.Request) string {
 		"delete, deletecollection"
 }
 
-// ownRequests allows a kubelet to ask for certificates of the pods on it, and to see what becomes of that. For whom a
-// new request asks, admission sees.
+// ownRequests allows a kubelet to request certificates for the pods on it, and to read these requests. Admission checks
+// the content of a new request.
 func (n *Node) ownRequests(node string, r *api.Request) string {
 	switch {
 	case r.Subresource != "":
@@ -95,7 +95,7 @@ func noRelation(node string, related bool) string {
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node)
 }
 
-// selects says whether a request is for those objects alone of which a field has that value.
+// selects reports whether a request's field selector requires a field to have the value.
 func selects(r *api.Request, name, value string) bool {
 	selector, err := fields.ParseSelector(r.FieldSelector)
 	if err != nil || strings.TrimSpace(r.FieldSelector) == "" {
@@ -105,7 +105,7 @@ func selects(r *api.Request, name, value string) bool {
 	return ok && v == value
 }
 
-// throughVolume says whether a secret is what a volume that a pod on the node has is mounted with.
+// throughVolume reports whether a Secret is needed to mount a volume of a pod on the node.
 func (n *Node) throughVolume(node, namespace, name string) bool {
 	const volumes = "persistentvolumes"
 	for _, obj := range n.objects.List(schema.GroupResource{Resource: volumes}, "") {

@@ -2,8 +2,7 @@ package authz
 
 import "clusterctl/daemons/api"
 
-// read allows a kubelet single objects of a namespace that a pod on the node refers to, and to be told when they
-// change.
+// read allows a kubelet to read and watch single objects that a pod on the node refers to.
 func (n *Node) read(node string, r *api.Request) string {
 	switch {
 	case !has([]string{"get", "list", "watch"}, r.Verb):
@@ -16,7 +15,7 @@ func (n *Node) read(node string, r *api.Request) string {
 	return n.related(node, r)
 }
 
-// get allows a kubelet to get what a pod on the node refers to, and not to watch it.
+// get allows a kubelet to get an object that a pod on the node refers to, and not to watch it.
 func (n *Node) get(node string, r *api.Request) string {
 	switch {
 	case r.Verb != "get":
@@ -27,8 +26,8 @@ func (n *Node) get(node string, r *api.Request) string {
 	return n.related(node, r)
 }
 
-// status allows a kubelet to write the status of what a pod on the node refers to. That it may not get that is
-// upstream's, too.
+// status allows a kubelet to write the status of an object that a pod on the node refers to. Like upstream, it does not
+// allow to get the status.
 func (n *Node) status(node string, r *api.Request) string {
 	if !has([]string{"update", "patch"}, r.Verb) {
 		return "can only get/update/patch this type"
@@ -36,8 +35,8 @@ func (n *Node) status(node string, r *api.Request) string {
 	return n.related(node, r)
 }
 
-// account allows a kubelet to see the service accounts of pods on the node and to have tokens of them. For whom a token
-// is, admission sees.
+// account allows a kubelet to read the service accounts of pods on the node, and to create tokens for them. Admission
+// checks the pod of a token.
 func (n *Node) account(node string, r *api.Request) string {
 	switch {
 	case r.Verb == "get" && r.Subresource == "":

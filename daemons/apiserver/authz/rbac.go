@@ -23,23 +23,23 @@ var (
 	clusterRoleBindingsGR = schema.GroupResource{Group: rbacv1.GroupName, Resource: "clusterrolebindings"}
 )
 
-// RBAC allows what roles grant that are bound to the user or to a group of theirs.
-// It looks through an index by subject that is made anew when a role or a binding
-// has changed; in between, a decision costs what the user's own bindings cost.
+// RBAC allows what the roles grant that are bound to the user or to a group of the user. It has an index by subject,
+// which is rebuilt after a role or a binding has changed. Otherwise a decision costs only a look at the user's own
+// bindings.
 type RBAC struct {
 	objects api.Objects
 	current atomic.Pointer[index]
-	mu      sync.Mutex // one maker of the index at a time
+	mu      sync.Mutex // serializes rebuilding current
 }
 
 // NewRBAC returns an authorizer over the roles and bindings in objects.
 func NewRBAC(objects api.Objects) *RBAC { return &RBAC{objects: objects} }
 
-// grant is one binding as seen from one of its subjects.
+// grant is one binding for one of its subjects.
 type grant struct {
-	namespace string // empty for the whole cluster
+	namespace string // empty for a ClusterRoleBinding
 	rules     []rbacv1.PolicyRule
-	binding   string // for the reason
+	binding   string // name of the binding, for the reason
 	role      rbacv1.RoleRef
 	subject   rbacv1.Subject
 }
@@ -50,13 +50,13 @@ type index struct {
 	groups    map[string][]grant
 }
 
-// Authorize never denies: where no role allows, others may.
+// Authorize returns Allow or NoOpinion, never Deny, because another authorizer may allow the request.
 func (a *RBAC) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	d, reason, _ := a.AuthorizePromptly(u, r)
 	return d, reason, nil
 }
 
-// AuthorizePromptly is Authorize: all that it needs is in memory.
+// AuthorizePromptly is Authorize. It never waits, because it reads only from memory.
 func (a *RBAC) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	for g := range a.grants(u) {
 		if g.namespace != "" && (!r.Resource || g.namespace != r.Namespace) {
@@ -71,7 +71,7 @@ func (a *RBAC) AuthorizePromptly(u api.User, r api.Request) (api.Decision, strin
 	return api.NoOpinion, "", false
 }
 
-// reason is made for every request that is allowed, and so without fmt.
+// reason returns the reason for allowing a request. It runs for every allowed request, so it does not use fmt.
 func (g *grant) reason() string {
 	b := append(make([]byte, 0, 256), "RBAC: allowed by "...)
 	if g.namespace != "" {
@@ -88,7 +88,7 @@ func (g *grant) reason() string {
 	return string(strconv.AppendQuote(append(append(b, g.subject.Kind...), ' '), subject))
 }
 
-// grants yields all that is bound to the user.
+// grants yields the grants of the user and of the user's groups.
 func (a *RBAC) grants(u api.User) func(yield func(*grant) bool) {
 	x := a.index()
 	return func(yield func(*grant) bool) {
@@ -109,8 +109,7 @@ func (a *RBAC) grants(u api.User) func(yield func(*grant) bool) {
 	}
 }
 
-// Rules returns what the user may do in a namespace, everything granted in the whole
-// cluster included.
+// Rules returns what the user may do in a namespace, cluster-wide grants included.
 func (a *RBAC) Rules(u api.User, namespace string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	if u.InGroup(api.GroupMasters) {
@@ -155,7 +154,7 @@ func (a *RBAC) index() *index {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// The revisions are read before the objects: what changes meanwhile is seen next time.
+	// Read the revisions before the objects, so that a change in between causes another rebuild.
 	revisions = a.revisions()
 	if x := a.current.Load(); x != nil && x.revisions == revisions {
 		return x
@@ -206,7 +205,7 @@ func (a *RBAC) build() *index {
 	return x
 }
 
-// add files a grant under each of its subjects.
+// add adds a grant under each of its subjects.
 func (x *index) add(g grant, subjects []rbacv1.Subject) {
 	if len(g.rules) == 0 {
 		return
@@ -230,8 +229,8 @@ func (x *index) add(g grant, subjects []rbacv1.Subject) {
 	}
 }
 
-// clusterRules returns a cluster role's rules. Those of an aggregated role are worked
-// out from the roles that it selects, so that they never lag behind.
+// clusterRules returns a cluster role's rules. It computes those of an aggregated role from the selected roles, so that
+// they are always current.
 func (a *RBAC) clusterRules(role *rbacv1.ClusterRole, all map[string]*rbacv1.ClusterRole) []rbacv1.PolicyRule {
 	if role.AggregationRule == nil {
 		return role.Rules
@@ -246,7 +245,7 @@ func (a *RBAC) clusterRules(role *rbacv1.ClusterRole, all map[string]*rbacv1.Clu
 	return aggregate(role, all, []string{role.Name})
 }
 
-// aggregate follows selections of selections; a circle is left where it closes.
+// aggregate returns the rules of the selected roles, recursively. It skips a role that is on the path already.
 func aggregate(role *rbacv1.ClusterRole, all map[string]*rbacv1.ClusterRole, path []string) []rbacv1.PolicyRule {
 	if role.AggregationRule == nil {
 		return role.Rules

@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// S12: the authorizers are those that the file names now, and those that were before while it
-// makes no sense.
+// The authorizers follow the configuration file. While it is invalid, the former ones stay in use.
+// Proves S12.
 func TestAuthorizersFollowTheirFile(t *testing.T) {
 	head := "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: Node, " +
 		"name: node}\n- {type: RBAC, name: rbac}\n"

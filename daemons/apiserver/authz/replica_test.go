@@ -19,7 +19,7 @@ func replicaOf(daemon, machine string) api.User {
 }
 
 // TestDaemonsOfAMachineChangeItsObjectsOnly checks the requests that daemons on several machines are allowed.
-// Proves S12 and S31.
+// Proves S12, S31.
 func TestDaemonsOfAMachineChangeItsObjectsOnly(t *testing.T) {
 	may, err := New(nil, objects())
 	if err != nil {
@@ -96,7 +96,8 @@ func custom(kind, namespace, name string, spec map[string]any) *unstructured.Uns
 }
 
 // TestIngressProxiesReadReferencedCertificates checks which Secrets a proxy may read while Ingresses, Gateways and
-// ReferenceGrants change. Proves S12 and S32.
+// ReferenceGrants change.
+// Proves S12, S32.
 func TestIngressProxiesReadReferencedCertificates(t *testing.T) {
 	o := objects()
 	secret := func(namespace, name string, kind corev1.SecretType) runtime.Object {

@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// allows says whether a rule grants a request.
+// allows reports whether a rule grants a request.
 func allows(rule *rbacv1.PolicyRule, r *api.Request) bool {
 	if !has(rule.Verbs, r.Verb) {
 		return false
@@ -28,7 +28,8 @@ func has(list []string, v string) bool {
 	return slices.Contains(list, v) || slices.Contains(list, "*")
 }
 
-// matchesResource knows "pods", "pods/log", "*/scale" and "*".
+// matchesResource reports whether a list of resources covers a request. It supports "pods", "pods/log", "*/scale" and
+// "*".
 func matchesResource(list []string, r *api.Request) bool {
 	resource := r.GroupVersionResource.Resource
 	for _, entry := range list {
@@ -49,7 +50,7 @@ func matchesResource(list []string, r *api.Request) bool {
 	return false
 }
 
-// matchesPath knows "/healthz" and "/healthz/*".
+// matchesPath reports whether a pattern covers a path. It supports "/healthz" and "/healthz/*".
 func matchesPath(pattern, path string) bool {
 	if pattern == "*" || pattern == path {
 		return true

@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// selectorsOf tells a webhook to which selection of objects a request is limited, for the verbs that heed selectors.
-// What of them cannot be told is left out: that asks for more than the request does, never for less.
+// selectorsOf returns the selectors of a request for a webhook, for verbs that have selectors. Requirements that cannot
+// be expressed are left out. So the webhook may be asked about more objects than are requested, but never fewer.
 func selectorsOf(
 	r api.Request,
 ) (f *authorizationv1.FieldSelectorAttributes, l *authorizationv1.LabelSelectorAttributes) {

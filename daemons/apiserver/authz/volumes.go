@@ -10,14 +10,14 @@ func persistent(obj runtime.Object) *corev1.PersistentVolume {
 	return volume
 }
 
-// mountsWith says whether a kubelet needs the secret to mount the volume. What controllers attach and grow it with is
-// none of a kubelet's business.
+// mountsWith reports whether a kubelet needs the Secret to mount the volume. Secrets with which controllers attach or
+// expand the volume do not count.
 func mountsWith(v *corev1.PersistentVolume, namespace, name string) bool {
 	claimed := ""
 	if c := v.Spec.ClaimRef; c != nil {
 		claimed = c.Namespace
 	}
-	// A reference without a namespace means the claim's.
+	// A reference without a namespace refers to the claim's namespace.
 	is := func(ref *corev1.SecretReference) bool {
 		if ref == nil || ref.Name != name {
 			return false
@@ -51,7 +51,8 @@ func mountsWith(v *corev1.PersistentVolume, namespace, name string) bool {
 	return false
 }
 
-// mountSecret is the secret of the pod's namespace that one of its own volumes is mounted with, if there is one.
+// mountSecret returns the Secret of the pod's namespace with which one of its volumes is mounted; empty if there is
+// none.
 func mountSecret(v *corev1.Volume) string {
 	local := func(ref *corev1.LocalObjectReference) string {
 		if ref == nil {

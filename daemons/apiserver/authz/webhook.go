@@ -17,15 +17,15 @@ import (
 	"clusterctl/daemons/apiserver/remote"
 )
 
-// webhook asks another server who may what, where its conditions match. Answers hold for a while.
+// webhook authorizes requests by calling another server, if its match conditions match. It caches the decisions.
 type webhook struct {
 	name      string
 	server    *remote.Server
-	matcher   *authorizationcel.CELMatcher // nil: it is asked about everything
-	timeout   time.Duration                // of a question, with all attempts
-	allowed   time.Duration                // how long an answer holds
+	matcher   *authorizationcel.CELMatcher // nil if the webhook is called for every request
+	timeout   time.Duration                // of a call, including retries
+	allowed   time.Duration                // how long a decision is cached
 	refused   time.Duration
-	otherwise api.Decision // when it does not answer
+	otherwise api.Decision // the decision if the call fails
 	now       func() time.Time
 
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func newWebhook(
 	return w, nil
 }
 
-// Authorize asks, unless the answer is known.
+// Authorize calls the webhook, unless the decision is cached.
 func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api.Decision, string, error) {
 	review := reviewOf(u, r)
 	if matches, err := w.means(ctx, review); err != nil {
@@ -111,10 +111,10 @@ func (w *webhook) Authorize(ctx context.Context, u api.User, r api.Request) (api
 	return a.decision, a.reason, nil
 }
 
-// AuthorizePromptly answers where nobody has to be asked: what the conditions do not mean, and what is known.
+// AuthorizePromptly decides without a call: if no condition matches, or if the decision is cached.
 func (w *webhook) AuthorizePromptly(u api.User, r api.Request) (api.Decision, string, bool) {
 	review := reviewOf(u, r)
-	matches, err := w.means(context.Background(), review) // an expression waits for nobody
+	matches, err := w.means(context.Background(), review) // evaluating expressions needs no waiting
 	if err != nil || !matches {
 		return api.NoOpinion, "", err != nil
 	}
@@ -126,7 +126,7 @@ func (w *webhook) AuthorizePromptly(u api.User, r api.Request) (api.Decision, st
 	return a.decision, a.reason, !known
 }
 
-// means says whether the conditions want a question asked.
+// means reports whether the match conditions match a request.
 func (w *webhook) means(ctx context.Context, review *authorizationv1.SubjectAccessReview) (bool, error) {
 	if w.matcher == nil {
 		return true, nil
@@ -146,7 +146,7 @@ func (w *webhook) digest(review *authorizationv1.SubjectAccessReview) ([sha256.S
 	return sha256.Sum256(text), nil
 }
 
-// known is the answer to a question, while it holds.
+// known returns the cached decision for a request, until it expires.
 func (w *webhook) known(digest [sha256.Size]byte) (answer, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,7 +166,7 @@ func (w *webhook) remember(digest [sha256.Size]byte, a answer) {
 	w.answered[digest] = a
 }
 
-// reviewOf is the question.
+// reviewOf returns the review to send for a request.
 func reviewOf(u api.User, r api.Request) *authorizationv1.SubjectAccessReview {
 	review := &authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},

@@ -137,8 +137,9 @@ authorizers:
 	}
 }
 
-// S12: who may see a selection alone can be told from who may see all, where selectors count and as far as they can be
-// told.
+// A webhook receives the selectors of a request, so it can allow a selection without allowing all objects. It receives
+// them for verbs that have selectors, and as far as they can be expressed.
+// Proves S12.
 func TestWebhooksAreToldOfSelectorsS12(t *testing.T) {
 	for _, c := range []struct{ verb, fields, labels, want string }{
 		{"list", "spec.nodeName=n1,status.phase!=Failed", "", `{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"verb":"list"}`},
@@ -177,7 +178,8 @@ func TestAnAuthorizationConfigurationThatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-// S12: an authorizer's kubeconfig is part of the configuration that names it.
+// A change of an authorizer's kubeconfig is a change of the configuration that names it.
+// Proves S12.
 func TestAnAuthorizersKubeconfigIsReadAgain(t *testing.T) {
 	says := func(reason string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

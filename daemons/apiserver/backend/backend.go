@@ -1,6 +1,5 @@
-// Package backend is how the API server reaches programs that serve a part of the API
-// for it: webhooks and aggregated API servers, behind a service of the cluster or at a
-// URL. What is said to them is left to those who call.
+// Package backend connects the API server to programs that serve a part of the API for it: webhooks and aggregated API
+// servers, behind a service of the cluster or at a URL. Callers define the requests.
 package backend
 
 import (
@@ -24,20 +23,20 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Target is a program to reach. It has a service, or its own host and port.
+// Target is a program to connect to. It has a service, or its own host and port.
 type Target struct {
 	Namespace, Service string
 	Port               int32
-	Host               string // with a port, where there is no service
+	Host               string // host:port, if there is no service
 
-	CABundle []byte // PEM, whose certificates are good; empty: those that the machine trusts
+	CABundle []byte // PEM of the trusted authorities; empty trusts the system's
 	Also     []byte // PEM; trusted in addition to the system's authorities if CABundle is empty
-	Insecure bool   // any certificate is good
-	// Certificate is what the API server shows of itself; nil: nothing.
+	Insecure bool   // accept any certificate
+	// Certificate returns the API server's client certificate; nil presents none.
 	Certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)
 }
 
-// Name is the host in addresses and certificates.
+// Name returns the host:port for URLs. The certificate must be for the host.
 func (t Target) Name() string {
 	if t.Service == "" {
 		return t.Host
@@ -45,9 +44,10 @@ func (t Target) Name() string {
 	return net.JoinHostPort(t.Service+"."+t.Namespace+".svc", strconv.Itoa(int(t.Port)))
 }
 
-// Reach knows the ways. Its connections are kept and shared.
+// Reach connects to targets. Connections are kept and shared.
 type Reach struct {
-	// Counted has the requests counted that this server sends by itself, rather than passes on; nil: they are not.
+	// Counted wraps the transport of requests that this server makes itself, to count them; nil counts none. Proxied
+	// requests are not counted.
 	Counted func(http.RoundTripper) http.RoundTripper
 
 	objects api.Objects
@@ -56,12 +56,12 @@ type Reach struct {
 	transports map[identity]*http.Transport
 }
 
-// New returns a Reach that finds services and their endpoints among objects.
+// New returns a Reach that finds services and endpoints in objects.
 func New(objects api.Objects) *Reach {
 	return &Reach{objects: objects, transports: map[identity]*http.Transport{}}
 }
 
-// identity is what connections must have in common to be shared.
+// identity holds what connections must have in common to be shared.
 type identity struct {
 	server                    string
 	trust                     [sha256.Size]byte
@@ -71,12 +71,12 @@ type identity struct {
 const (
 	maxTransports = 256
 	dialTimeout   = 5 * time.Second
-	// attempts is how many endpoints are tried that do not answer when they are called.
+	// attempts is how many endpoints are tried if connecting fails.
 	attempts = 3
 )
 
-// To returns what carries requests to a target. With upgrades connections speak
-// HTTP/1.1, which can become something else.
+// To returns a transport to a target. With upgrades, its connections use HTTP/1.1, which can be upgraded to another
+// protocol.
 func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
 	host, _, err := net.SplitHostPort(t.Name())
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *Reach) To(t Target, upgrades bool) (http.RoundTripper, error) {
 	return &balanced{r, t, transport}, nil
 }
 
-// Own returns what carries the server's own requests to a target.
+// Own returns the transport for the server's own requests to a target.
 func (r *Reach) Own(t Target) (http.RoundTripper, error) {
 	transport, err := r.To(t, false)
 	if err == nil && r.Counted != nil {
@@ -139,7 +139,7 @@ func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, err
 		TLSClientConfig: config, TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
 		ForceAttemptHTTP2: !upgrades,
-		// A pod that is gone does not always say so.
+		// A deleted pod does not always close its connections.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
 	}
 	if upgrades {
@@ -148,8 +148,8 @@ func (r *Reach) make(t Target, host string, upgrades bool) (*http.Transport, err
 	return made, nil
 }
 
-// balanced sends each request to one of a service's endpoints. One that cannot be
-// connected to is passed over: it has not seen the request.
+// balanced sends each request to one of a service's endpoints. If it cannot connect, it tries another endpoint, because
+// the first has not seen the request.
 type balanced struct {
 	reach     *Reach
 	target    Target
@@ -185,7 +185,7 @@ func (b *balanced) RoundTrip(q *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("no endpoints available for service %q", b.target.Service)
 }
 
-// Endpoints returns the addresses at which a service's ready endpoints listen.
+// Endpoints returns the host:port of each of a service's ready endpoints.
 func (r *Reach) Endpoints(t Target) ([]string, error) {
 	obj, ok := r.objects.Get(schema.GroupResource{Resource: "services"}, t.Namespace, t.Service)
 	svc, is := obj.(*corev1.Service)

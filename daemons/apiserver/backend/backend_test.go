@@ -50,12 +50,12 @@ func port(t *testing.T, address string) int32 {
 }
 
 func TestAServiceIsReachedAtAnEndpointThatIsReadyS12(t *testing.T) {
-	// The certificate of httptest is good for example.com, and so for no service.
+	// httptest's certificate is valid for example.com, and for no service.
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"path":"` + r.URL.String() + `","host":"` + r.Host + `"}`))
 	}))
 	defer server.Close()
-	// Nobody listens at the second endpoint, which shares the port.
+	// Nothing listens at the second endpoint, which has the same port.
 	c := cluster{
 		&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: "n"},

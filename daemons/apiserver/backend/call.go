@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// maxAnswer bounds what a webhook may answer.
+// maxAnswer is the maximum size of a webhook's response, in bytes.
 const maxAnswer = 16 << 20
 
-// Webhook is where a webhook is called.
+// Webhook is the address of a webhook.
 type Webhook struct {
 	Target Target
 	URL    *url.URL
@@ -58,8 +58,7 @@ func NewWebhook(c admissionregistrationv1.WebhookClientConfig) (Webhook, error) 
 	return w, nil
 }
 
-// Call posts a document and reads the one that is answered, within a time, which the
-// webhook is told.
+// Call posts a document and decodes the response. within is the timeout, which is also sent to the webhook.
 func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, out any) error {
 	data, err := json.Marshal(in)
 	if err != nil {
@@ -90,8 +89,8 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // it was read as far as it matters
-	// A webhook that is hung up on when the time is over may still end its answer, which is empty and no answer.
+	defer func() { _ = answer.Body.Close() }() // everything needed has been read
+	// When the request times out, the webhook may still end its response. That response is empty and must not be used.
 	if err := ctx.Err(); err != nil {
 		return &url.Error{Op: "Post", URL: to.String(), Err: err}
 	}
@@ -117,8 +116,8 @@ func (r *Reach) Call(ctx context.Context, w Webhook, within time.Duration, in, o
 	return nil
 }
 
-// refused is what an answer that is no success says, as every client of upstream tells it: a Status as it is,
-// text with its code, and nothing of what is neither.
+// refused returns the error for an unsuccessful response, as upstream's clients do. It uses a Status unchanged, and
+// text with its status code. Other content is ignored.
 func refused(answer *http.Response, body []byte) error {
 	const most = 2048
 	text := "unknown"

@@ -5,45 +5,46 @@ import (
 	"time"
 )
 
-// Bell is rung whenever the cursors of one log may have something else to read, for as many of them as hear it.
+// Bell is rung when the cursors of one log may have new events. It counts the cursors that use it, its hearers.
 type Bell struct {
 	log     *eventLog
 	ring    func()
 	hearers int
-	at      int // place in the log's bells
+	at      int // index in the log's list of bells
 }
 
-// Bell returns a bell of the cursor's log that nobody hears yet. ring must not wait; calls of it may come late.
+// Bell returns a bell of the cursor's log, without hearers. ring must not block, and may be called late.
 func (c *Cursor) Bell(ring func()) *Bell { return &Bell{log: c.log, ring: ring} }
 
-// Concerns says whether the bell is one of the cursor's log.
+// Concerns reports whether the bell belongs to the cursor's log.
 func (b *Bell) Concerns(c *Cursor) bool { return b.log == c.log }
 
-// Hear adds one who hears the bell. What came before, he looks at by himself.
+// Hear adds a hearer. The hearer must check for earlier events itself.
 func (b *Bell) Hear() { b.log.bells.hear(b, 1) }
 
-// Leave takes one of them away.
+// Leave removes a hearer.
 func (b *Bell) Leave() { b.log.bells.hear(b, -1) }
 
-// bells are those who want to hear of what comes into a log. A few are called at once, always. A crowd, to which every
-// event costs a wake-up, a record and a system call for each of its connections, is called at once after a rest; while
-// events keep coming it hears of those that came within a moment together, and so costs a fraction for each. The price
-// is that an event which hundreds are told of may wait that moment.
+// bells are the bells of one log, rung when events are appended. If there are few hearers, each append rings at once.
+// With more than crowd hearers, each event costs a wake-up, a TLS record and a system call per connection. So after a
+// pause they are called at once, and while events keep coming they are called once per moment. In exchange, an event
+// for hundreds of watches may wait that long.
 type bells struct {
 	mu      sync.Mutex
-	list    []*Bell // in no order
+	list    []*Bell // unordered
 	hearers int
 	rang    time.Time // when a crowd was last called
-	due     bool      // whether it will be
+	due     bool      // whether a delayed call is scheduled
 	later   *time.Timer
 }
 
 const (
-	// crowd is how many must want to hear of an event for it to wait for others. It is far above what controllers
-	// and kubelets come to: a kubelet has a log of its own node's pods, and shares it with nobody.
+	// crowd is how many hearers there must be for calls to be combined. Controllers and kubelets stay far below that: a
+	// kubelet has a log of its own node's pods, which it shares with no other client.
 	crowd = 256
-	// moment is how long the first of the events waits that a crowd hears of together. At 20 events a second
-	// two go as one, with room for some unevenness; to have three go as one, all would wait for a tenth of a second.
+	// moment is how long the first of the events waits that a crowd is called for together. At 20 events a second, two
+	// of them share a call, with room for some jitter. To combine three of them, all would have to wait for a tenth of
+	// a second.
 	moment = 60 * time.Millisecond
 )
 
@@ -65,7 +66,7 @@ func (b *bells) hear(bell *Bell, more int) {
 	}
 }
 
-// ring calls everybody, a crowd perhaps a moment later.
+// ring calls all bells, a crowd perhaps a moment later.
 func (b *bells) ring() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +96,7 @@ func (b *bells) ringLate() {
 	}
 }
 
-// end calls everybody for the last time.
+// end calls all bells for the last time.
 func (b *bells) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

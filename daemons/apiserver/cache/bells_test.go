@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// S4: a crowd hears of the first event at once and of those that follow closely together; a few hear of each at once.
+// A crowd is called at once for the first event, and once for the events that soon follow. A few hearers are called for
+// each event.
+// Proves S4.
 func TestACrowdHearsTogetherOfWhatComesCloselyS4(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		listeners int
-		events    []time.Duration // when they come
+		events    []time.Duration // when the events are appended
 		calls     []time.Duration
 	}{
 		{"a few are called for each", crowd, []time.Duration{0, 1, 2}, []time.Duration{0, 1, 2}},
@@ -47,7 +49,7 @@ func TestACrowdHearsTogetherOfWhatComesCloselyS4(t *testing.T) {
 					defer bell.Leave()
 				}
 				for i, at := range c.events {
-					<-time.After(at - time.Since(began)) // of the time that the test has for itself
+					<-time.After(at - time.Since(began)) // in the fake time of the test
 					l.append([]*Event{{Revision: int64(i + 1)}}, logRoom, 0)
 				}
 				<-time.After(time.Minute)
@@ -72,7 +74,7 @@ func every(apart time.Duration, times int) (at []time.Duration) {
 	return at
 }
 
-// The end of a log is heard of at once, also by a crowd that waits.
+// The end of a log calls at once, even a crowd with a delayed call.
 func TestTheEndOfALogWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ended := newEventLog(0), 0
@@ -93,7 +95,7 @@ func TestTheEndOfALogWaitsForNothing(t *testing.T) {
 	})
 }
 
-// BenchmarkRing is what it costs to tell a thousand.
+// BenchmarkRing measures calling a thousand hearers.
 func BenchmarkRing(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -1,15 +1,15 @@
-// Package cache is what the API server answers reads from: for every kind a snapshot
-// of all objects that never changes under its reader, and a log of events that all
-// watchers share. One watch of the store keeps it current, and a read that must be
-// consistent waits until the cache has come as far as the store was when it asked. It
-// encodes no answers and knows no rules about objects.
+// Package cache holds the objects from which the API server answers reads. For every kind it has an immutable snapshot
+// of all objects, and a log of events that all watches share. One watch of the store keeps it current. A consistent
+// read waits until the cache has reached the store's revision at the time of the read. The package encodes no responses
+// and has no rules about objects.
 //
-// The events of a kind are kept until the store forgets them, at most so many bytes of
-// them: then the oldest go. A list that goes on at a revision before that asks the store
-// for the page it wants, which is as exact and costs the store a read; a watch from
-// before it is refused as too old, and its client lists again. After a compaction both
-// are refused. An object whose value cannot be read stays known as that: it is an error
-// to whoever wants it, and an event that ends the watches that it concerns.
+// The events of a kind are kept until the store compacts them, up to a limit in bytes. Beyond the limit the oldest are
+// dropped. A list that continues at an older revision reads its page from the store. That is just as exact, and costs
+// the store a read. A watch from an older revision is refused as too old, and its client lists again. After a
+// compaction both are refused.
+//
+// An object whose value cannot be read remains known. Reading it is an error, and an event ends the watches that select
+// it.
 package cache
 
 import (
@@ -37,18 +37,18 @@ type Cache struct {
 	log    *slog.Logger
 
 	tables atomic.Pointer[tables]
-	feed   sync.Mutex // held while events are handed out, and while tables change
+	feed   sync.Mutex // held while events are applied, and while tables change
 
 	progress  progress
 	compacted atomic.Int64
-	restored  chan struct{} // holds a token when the store was found to have gone back
+	restored  chan struct{} // holds a token when the store was found to have gone back to an earlier revision
 	budget    budget
 	looks     looks
 	own       own
-	names     map[string]*Names // by the word that their keys begin with
+	names     map[string]*Names // by the prefix of their keys
 }
 
-// New returns an empty cache over what is below prefix. Run fills it.
+// New returns an empty cache of the keys below prefix. Run fills it.
 func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Cache {
 	c := &Cache{
 		store: s, prefix: strings.TrimSuffix(prefix, "/") + "/", log: log, names: map[string]*Names{},
@@ -67,7 +67,7 @@ func New(s store.Store, prefix string, list []*kinds.Kind, log *slog.Logger) *Ca
 	return c
 }
 
-// StorageKey is the part of a kind's keys after the prefix.
+// StorageKey returns the part of a kind's keys that follows the prefix.
 func StorageKey(k *kinds.Kind) string {
 	if k.StorageKey != "" {
 		return k.StorageKey
@@ -86,8 +86,8 @@ func (c *Cache) Resource(gr schema.GroupResource) *Resource { return c.tables.Lo
 // Resources returns the caches of all resources.
 func (c *Cache) Resources() []*Resource { return slices.Collect(maps.Values(c.tables.Load().byName)) }
 
-// Run loads what the store holds and follows it until ctx ends. When the store cannot
-// say what changed, it loads anew.
+// Run loads the store's contents and keeps them current until ctx ends. If the store cannot report what changed, Run
+// loads them again.
 func (c *Cache) Run(ctx context.Context) error {
 	const first, most = 100 * time.Millisecond, 5 * time.Second
 	pause := first
@@ -111,7 +111,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			if err = c.wentBack(ctx, revision); err != nil {
 				break
 			}
-			again = min(2*again, time.Second) // no longer: whoever reads waits for the watch
+			again = min(2*again, time.Second) // not longer, because consistent reads wait for the watch
 		}
 		if ctx.Err() != nil {
 			break
@@ -137,7 +137,7 @@ func (c *Cache) rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Find returns the resource that a store key is one's of, nil if it is none's.
+// Find returns the resource that a store key belongs to; nil if there is none.
 func (c *Cache) Find(key string) *Resource {
 	r, _ := c.find(key)
 	return r
@@ -163,7 +163,7 @@ func (c *Cache) find(key string) (*Resource, string) {
 	}
 }
 
-// Reached returns how far the cache has come, 0 before it is first filled.
+// Reached returns the revision that the cache has reached; 0 before it is first filled.
 func (c *Cache) Reached() int64 { return c.progress.now() }
 
 // Ready returns nil once the cache has been filled.
@@ -176,8 +176,8 @@ func (c *Cache) Ready() error {
 
 // WaitFor returns when the cache has reached a revision.
 func (c *Cache) WaitFor(ctx context.Context, revision int64) error {
-	// A write of ours is back within a millisecond or so. Revisions that others use
-	// are not: then the store is asked how far the watch has come.
+	// This server's own writes arrive within about a millisecond. Revisions used by other keys do not arrive: for them,
+	// ask the store for the progress of the watch.
 	ask := 2 * time.Millisecond
 	for {
 		if c.Reached() >= revision {
@@ -203,8 +203,8 @@ func (c *Cache) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// Current returns when the cache has seen all writes that were done before the call,
-// and the revision it has then reached.
+// Current waits until the cache has all writes that finished before the call. It returns the revision that the cache
+// has then reached.
 func (c *Cache) Current(ctx context.Context) (int64, error) {
 	revision, err := c.look(ctx)
 	if err != nil {

@@ -53,10 +53,10 @@ func makeEntry(t interface{ Fatal(...any) }, k *kinds.Kind, key, node string, re
 	return e
 }
 
-// state is what a model of the cache holds: key to revision and node.
+// state is the content of a model of the cache: key to revision and node.
 type state map[string][2]string
 
-// state is what a snapshot holds, all at once and one namespace after the other.
+// state returns the content of a snapshot, read as a whole and namespace by namespace.
 func (s *Snapshot) state() (all, byNamespace state) {
 	all, byNamespace = state{}, state{}
 	collect := func(prefix string, to state) {
@@ -161,7 +161,7 @@ func TestSnapshotsAndCursorsAgreeWithAModel(t *testing.T) {
 	})
 }
 
-// reader is a watcher, with what it was told and what it should have been.
+// reader is a watch, with the events that it got and those that it should have got.
 type reader struct {
 	topic     Topic
 	cursor    *Cursor
@@ -259,7 +259,7 @@ func TestAReadSeesEveryWriteBeforeIt(t *testing.T) {
 			store.Txn{Puts: []store.Put{{Key: c.Key(k, key), Value: data}, {Key: "/elsewhere"}}}); err != nil {
 			t.Fatal(err)
 		}
-		if i%3 == 0 { // a revision that the cache's watch is not told of by itself
+		if i%3 == 0 { // the cache's watch does not receive this revision
 			if _, err := s.Commit(ctx, store.Txn{Puts: []store.Put{{Key: "/elsewhere"}}}); err != nil {
 				t.Fatal(err)
 			}

@@ -2,11 +2,11 @@ package cache
 
 import "sync"
 
-// entries are a resource's objects by key.
+// entries holds a resource's objects by key.
 type entries struct {
 	mu    sync.RWMutex
 	byKey map[string]*Entry
-	most  int // how many there were at once since the map was made
+	most  int // the highest number of entries since the map was created
 }
 
 func (s *entries) get(key string) *Entry {
@@ -36,7 +36,7 @@ func (s *entries) apply(events []*Event) {
 	defer s.mu.Unlock()
 	for _, e := range events {
 		if e.Err != nil {
-			continue // it is there, as far as was known
+			continue // the last readable state stays
 		}
 		if e.Entry != nil {
 			s.byKey[e.Entry.Key] = e.Entry
@@ -47,7 +47,7 @@ func (s *entries) apply(events []*Event) {
 	s.most = max(s.most, len(s.byKey))
 }
 
-// shrink gives back the room of entries that are gone: a map keeps what it once had.
+// shrink frees the memory of removed entries, because a map never shrinks by itself.
 func (s *entries) shrink() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

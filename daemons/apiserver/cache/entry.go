@@ -18,11 +18,9 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Entry is one object at one revision. It is never changed. Its encoded bytes are
-// those of the store, without the resource version, which is spliced in when they are
-// sent. Everything else that can be made of it is made when first asked for and
-// shared by all who ask: protobuf as long as the entry lives, the rest while the
-// garbage collector leaves it be.
+// Entry is one object at one revision. It is immutable. Its JSON is that of the store, without the resource version,
+// which is inserted when the object is sent. Other forms are made at first use, and shared by all readers. The protobuf
+// form is kept as long as the entry is current; other forms are weak references, which the garbage collector may clear.
 type Entry struct {
 	Key       string // namespace/name, or name
 	Namespace string
@@ -30,38 +28,38 @@ type Entry struct {
 	Revision  int64
 	Labels    labels.Set
 	json      []byte      // without resourceVersion; nil when it is in a parcel
-	Stale     bool        // whether the store has it in another form than JSON
-	splice    int16       // where it belongs in JSON
-	past      atomic.Bool // whether there is a newer one, or none any more: the log alone has it
+	Stale     bool        // whether the store has it in another encoding
+	splice    int16       // offset in the JSON where resourceVersion is inserted
+	past      atomic.Bool // whether the object was replaced or deleted, so that only the log has this entry
 
 	parcel *parcel
-	place  span        // where the JSON is in the parcel
-	kind   *kinds.Kind // in whose version it is
-	home   *Resource   // that is told when the object cannot be decoded; nil: nobody
-	values []string    // of the kind's selectable fields, in the order of their names
+	place  span        // position of the JSON in the parcel
+	kind   *kinds.Kind // the version of the object
+	home   *Resource   // notified if the object cannot be decoded; may be nil
+	values []string    // names and values of the kind's selectable fields, ordered by name
 
-	strong  atomic.Pointer[runtime.Object] // for kinds that every request asks about
+	strong  atomic.Pointer[runtime.Object] // for kinds that every request reads
 	decoded atomic.Pointer[weak.Pointer[runtime.Object]]
 	made    [forms]atomic.Pointer[weak.Pointer[[]byte]]
-	kept    atomic.Pointer[[]byte] // the protobuf form: what daemons' watches and lists are made of
+	kept    atomic.Pointer[[]byte] // the protobuf form, from which watches and lists of daemons are made
 
 	versions atomic.Pointer[[]*Entry] // the same object in other versions
 }
 
-// Form is a further encoding of an entry that is shared.
+// Form is a further encoding of an entry that is shared between readers.
 type Form int
 
-// Forms.
+// The forms.
 const (
 	Protobuf         Form = iota
-	ProtobufMetadata      // of a PartialObjectMetadata
-	AliasJSON             // in the kind's first alias
+	ProtobufMetadata      // protobuf of a PartialObjectMetadata
+	AliasJSON             // JSON in the kind's first alias
 	AliasProtobuf
 	forms
 )
 
-// Encode returns the JSON of an object as it is stored: without resource version.
-// The object's own is put back before it returns.
+// Encode returns the JSON of an object in its stored form, without resource version. While it runs it clears the
+// object's own resource version, and then restores it.
 func Encode(k *kinds.Kind, obj runtime.Object) ([]byte, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -88,8 +86,8 @@ func Encode(k *kinds.Kind, obj runtime.Object) ([]byte, error) {
 	return data, nil
 }
 
-// NewEntry makes an entry of what the store holds. obj is the decoded object if the
-// caller has it, which must not change it any more; nil otherwise.
+// NewEntry returns the entry of a stored value. obj is the decoded object, if the caller has it; the caller must not
+// change it any more. Otherwise obj is nil.
 func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtime.Object) (*Entry, error) {
 	e := &Entry{Key: key, Name: key, Revision: revision, json: data, kind: k}
 	for i := range key {
@@ -122,7 +120,7 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 		return nil, fmt.Errorf("read the metadata of the %s %s: %w", k.GVK.Kind, key, err)
 	}
 	if completed || m.GetResourceVersion() != "" || !e.locate() || k.Untyped != nil && !decoded || e.labelled() != nil {
-		// Written by somebody else: laid out anew, so that the splice has its place.
+		// Another program wrote it: encode it again, so that resourceVersion can be inserted.
 		if e.json, err = Encode(k, obj); err != nil {
 			return nil, err
 		}
@@ -143,8 +141,8 @@ func NewEntry(k *kinds.Kind, key string, data []byte, revision int64, obj runtim
 	return e, nil
 }
 
-// meant refuses what was stored as something else: decoded regardless, it would be an object without fields, whose uid
-// is not the one that others name as their owner's.
+// meant returns an error if the stored object is of another kind. Decoded as this kind, it would have no fields, and
+// its UID would not match the owner references of its dependents.
 func (e *Entry) meant(obj runtime.Object) error {
 	is, want := obj.GetObjectKind().GroupVersionKind(), e.kind.GVK
 	if is.GroupKind() != want.GroupKind() || e.kind.Untyped == nil && is.Version != want.Version {
@@ -153,8 +151,8 @@ func (e *Entry) meant(obj runtime.Object) error {
 	return nil
 }
 
-// locate finds where the resource version belongs. Objects are encoded from typed
-// structs, so metadata comes right after kind and apiVersion.
+// locate finds where the resource version is inserted. Objects are encoded from typed structs, so metadata comes right
+// after kind and apiVersion.
 func (e *Entry) locate() bool {
 	const start = `"metadata":{`
 	at := bytes.Index(e.json, []byte(start))
@@ -173,7 +171,7 @@ func version(revision int64) string {
 	return strconv.FormatInt(revision, 10)
 }
 
-// encodeUntyped lays an object out as typed ones are: kind and metadata come first.
+// encodeUntyped encodes an object in the order of typed objects: kind, apiVersion and metadata come first.
 func encodeUntyped(u *unstructured.Unstructured) ([]byte, error) {
 	rest := maps.Clone(u.Object)
 	for _, name := range []string{"kind", "apiVersion", "metadata"} {
@@ -194,8 +192,8 @@ func encodeUntyped(u *unstructured.Unstructured) ([]byte, error) {
 	return append(data, tail[1:]...), nil
 }
 
-// decode reads an object. One that was stored in another version stays in that where
-// only a webhook can convert it: whoever wants it in another asks for that.
+// decode decodes an object. If it was stored in another version and only a webhook can convert it, it stays in that
+// version. Readers convert it when they need to.
 func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 	obj := k.New()
 	if err := objectjson.Read(data, obj); err != nil || k.Untyped == nil {
@@ -212,7 +210,7 @@ func decode(k *kinds.Kind, data []byte) (runtime.Object, *kinds.Kind, error) {
 	return obj, k, nil
 }
 
-// JSON is the object as it is stored, without its resource version. It must not be changed.
+// JSON returns the stored JSON of the object, without its resource version. It must not be changed.
 func (e *Entry) JSON() []byte {
 	if e.parcel != nil {
 		return e.parcel.text()[e.place.from:e.place.to]
@@ -220,7 +218,7 @@ func (e *Entry) JSON() []byte {
 	return e.json
 }
 
-// Size is the length of the JSON.
+// Size returns the length of the JSON, in bytes.
 func (e *Entry) Size() int {
 	if e.parcel != nil {
 		return int(e.place.to - e.place.from)
@@ -228,8 +226,8 @@ func (e *Entry) Size() int {
 	return len(e.json)
 }
 
-// AppendJSON appends the object's JSON with its resource version, which is left out
-// when it is 0 (of what was not stored).
+// AppendJSON appends the object's JSON with its resource version. Revision 0, of an object that was not stored, is left
+// out.
 func (e *Entry) AppendJSON(to []byte) []byte {
 	text := e.JSON()
 	if e.Revision == 0 {
@@ -254,7 +252,7 @@ func (e *Entry) AppendMetadata(to []byte) []byte {
 	return append(to, inside[:closing(inside)]...)
 }
 
-// closing returns where the JSON object ends whose inside data begins with.
+// closing returns the offset after the end of a JSON object. data begins after the object's opening brace.
 func closing(data []byte) int {
 	depth, quoted := 1, false
 	for i := 0; i < len(data); i++ {
@@ -275,9 +273,9 @@ func closing(data []byte) int {
 	return len(data)
 }
 
-// Object returns the decoded object, resource version and kind set. It is shared and
-// must not be changed. What was read shallowly may turn out not to be decodable: that is an error,
-// here and from then on for everybody who asks for the object by name or in a list.
+// Object returns the decoded object, with resource version and kind set. It is shared and must not be changed. An entry
+// that was read shallowly may turn out to be undecodable. Then this call fails, and so do all later reads of the
+// object.
 func (e *Entry) Object() (runtime.Object, error) {
 	if obj := e.strong.Load(); obj != nil {
 		return *obj, nil
@@ -308,8 +306,9 @@ func (e *Entry) remember(obj runtime.Object) {
 	e.decoded.Store(&w)
 }
 
-// kept names the resources whose objects are decoded at once and stay so: they are few, authorization or admission
-// asks for them on every request, and what of them cannot be decoded is known before anything is decided without it.
+// kept names the resources whose objects are decoded at once and stay decoded. They are few, and authorization or
+// admission reads them on every request. Decoding them early means that unreadable ones are known before any decision
+// depends on them.
 var kept = map[string]bool{
 	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true,
 	"namespaces": true, "serviceaccounts": true, "priorityclasses": true, "limitranges": true,
@@ -321,8 +320,7 @@ var kept = map[string]bool{
 	"flowschemas": true, "prioritylevelconfigurations": true,
 }
 
-// Made returns a further encoding, calling make when nobody did before or the garbage
-// collector took it since.
+// Made returns a further encoding. It calls make if there is none yet, or if the garbage collector has cleared it.
 func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) {
 	if f == Protobuf {
 		if data := e.kept.Load(); data != nil {
@@ -347,7 +345,7 @@ func (e *Entry) Made(f Form, make func(*Entry) ([]byte, error)) ([]byte, error) 
 	return data, nil
 }
 
-// retire is called when the entry has been replaced or removed: watchers still read it, but not for long.
+// retire is called when the entry has been replaced or removed. Watches read it for a short time only.
 func (e *Entry) retire() {
 	e.past.Store(true)
 	e.kept.Store(nil)
@@ -369,7 +367,7 @@ func (e *Entry) Field(name string) (string, bool) {
 	return "", false
 }
 
-// Fields is the entry as a field selector sees it.
+// Fields returns the entry's fields for field selectors.
 func (e *Entry) Fields() fields.Fields { return selectable{e} }
 
 type selectable struct{ e *Entry }
@@ -380,7 +378,7 @@ func (s selectable) Get(name string) string {
 	return v
 }
 
-// at returns the same object under another revision: how it is shown when it leaves.
+// at returns the same object under another revision, for the event that reports its deletion.
 func (e *Entry) at(revision int64) *Entry {
 	left := &Entry{
 		Key: e.Key, Namespace: e.Namespace, Name: e.Name, Revision: revision,

@@ -11,14 +11,14 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// errWentBack is that the store holds another past than the one that was followed: it has been restored.
+// errWentBack reports that the store's history differs from the followed one, because the store was restored.
 var errWentBack = fmt.Errorf(
 	"%w: it has gone back to an earlier revision, as when it is restored",
 	store.ErrUnavailable,
 )
 
-// wentBack asks a store whose watch has ended whether it still is where it was. One that does not answer is not asked
-// twice.
+// wentBack checks whether the store's revision is lower than the reached one. If the store does not answer, it returns
+// nil.
 func (c *Cache) wentBack(ctx context.Context, reached int64) error {
 	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
 	defer cancel()
@@ -28,7 +28,7 @@ func (c *Cache) wentBack(ctx context.Context, reached int64) error {
 	return nil
 }
 
-// again has everything loaded anew.
+// again makes Run load everything again.
 func (c *Cache) again() {
 	select {
 	case c.restored <- struct{}{}:
@@ -45,7 +45,7 @@ func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
 		for {
 			select {
 			case <-c.restored:
-				if c.wentBack(ctx, c.Reached()) != nil { // it may have been loaded anew since
+				if c.wentBack(ctx, c.Reached()) != nil { // it may have been loaded again since
 					end(errWentBack)
 				}
 			case <-ctx.Done():
@@ -65,8 +65,8 @@ func (c *Cache) follow(asked context.Context, after int64) (int64, error) {
 	return after, err
 }
 
-// apply hands whole revisions to their resources. Within a batch each resource takes
-// its changes at once; readers see the batch when progress reaches its revision.
+// apply passes the events of whole revisions to their resources. Each resource applies its changes of a batch at once.
+// Readers see the batch when progress reaches its revision.
 func (c *Cache) apply(events []store.Event) {
 	c.feed.Lock()
 	defer c.feed.Unlock()
@@ -100,7 +100,7 @@ func (c *Cache) apply(events []store.Event) {
 	}
 }
 
-// changed is what a batch of events means to one resource.
+// changed holds the changes of a batch for one resource.
 type changed struct {
 	resource *Resource
 	changes  []change

@@ -5,8 +5,7 @@ import (
 	"weak"
 )
 
-// frames are the encodings of an event that are shared, while the garbage collector leaves them be: what thousands of
-// watchers are told at once is encoded once.
+// frames holds the shared encodings of an event, as weak references. An event for thousands of watches is encoded once.
 type frames struct{ first atomic.Pointer[frame] }
 
 type frame struct {
@@ -15,11 +14,11 @@ type frame struct {
 	next *frame
 }
 
-// mostFrames is how many encodings of one event are shared. Who wants yet another makes it for himself.
+// mostFrames is how many encodings of one event are shared. Further ones are not kept.
 const mostFrames = 8
 
-// Frame returns what is sent of the event to those who want the same, which key says; make makes it for the first of
-// them. It must not be changed.
+// Frame returns the encoding of the event for key. make creates it for the first caller with an equal key. The result
+// must not be changed.
 func (e *Event) Frame(key any, make func() ([]byte, error)) ([]byte, error) {
 	first, n := e.frames.first.Load(), 0
 	for f := first; f != nil; f = f.next {
@@ -33,7 +32,7 @@ func (e *Event) Frame(key any, make func() ([]byte, error)) ([]byte, error) {
 	if err != nil || n >= mostFrames {
 		return data, err
 	}
-	// Somebody who was faster has stored one that is the same, or another: then this one is not shared.
+	// If another caller has stored an encoding meanwhile, this one is not shared.
 	e.frames.first.CompareAndSwap(first, &frame{key, weak.Make(&data), first})
 	return data, nil
 }

@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// labelSets lets objects with the same labels share one set: most are one of many of their kind.
+// labelSets lets objects with equal labels share one set. Most objects of a kind have the same labels as many others.
 type labelSets struct {
 	mu         sync.Mutex
-	young, old map[string]labels.Set // by their JSON; old is forgotten with the next generation
+	young, old map[string]labels.Set // by their JSON; old is dropped when young is full
 }
 
-// generation bounds how many sets are young, and how many old.
+// generation is the maximum number of sets in young, and in old.
 const generation = 2048
 
-// sharedLabels is of all caches: sets are the same wherever they are used.
+// sharedLabels serves all caches, because sets do not depend on the resource.
 var sharedLabels labelSets
 
-// of returns the set that is written so.
+// of returns the set that raw encodes.
 func (l *labelSets) of(raw []byte) (labels.Set, error) {
 	if len(raw) <= len("{}") {
 		return nil, nil

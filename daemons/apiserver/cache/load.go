@@ -7,7 +7,7 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// decoders is how many parts of what is loaded are decoded at once.
+// decoders is how many batches are decoded at the same time.
 const decoders = 4
 
 func (c *Cache) load(ctx context.Context) (int64, error) {
@@ -51,7 +51,7 @@ func (c *Cache) load(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-// loaded is what the store holds, as far as it has been read.
+// loaded is what has been read of the store's contents so far.
 type loaded struct {
 	mu      sync.Mutex
 	entries map[*Resource][]*Entry
@@ -86,7 +86,7 @@ func (c *Cache) loadOne(all *loaded, kv store.KV) {
 	}
 }
 
-// entry decodes what the store holds at a key of a resource.
+// entry returns the entry of a stored value of a resource.
 func (c *Cache) entry(r *Resource, rest string, value []byte, revision int64) (*Entry, error) {
 	e, err := NewEntry(r.Kind, rest, value, revision, nil)
 	if err != nil {

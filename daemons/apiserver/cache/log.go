@@ -7,24 +7,23 @@ import (
 	"sync/atomic"
 )
 
-// ErrExpired says that events asked for are no longer in the log: list again.
+// ErrExpired reports that the requested events are no longer in the log. The client must list again.
 var ErrExpired = errors.New("the events have left the log")
 
 // Event is one change of one object.
 type Event struct {
 	Revision int64
-	Entry    *Entry // nil when deleted, or unreadable
-	Prev     *Entry // nil when created; when unreadable, what was read last, or the name alone
+	Entry    *Entry // nil when deleted or unreadable
+	Prev     *Entry // nil when created; when unreadable, the last readable state, or an entry with only the name
 	Err      error  // why the object cannot be read from this revision on
-	Found    bool   // whether it could not be read before
+	Found    bool   // whether it was unreadable before
 
-	packed bool // whether it was moved close to others
+	packed bool // whether it was copied next to other events
 	left   atomic.Pointer[Entry]
 	frames frames
 }
 
-// Left is the object as it is shown to those for whom it is gone: its last state,
-// under the event's revision.
+// Left returns the object for watches that stop selecting it: its last state, with the event's revision.
 func (e *Event) Left() *Entry {
 	if left := e.left.Load(); left != nil {
 		return left
@@ -33,28 +32,29 @@ func (e *Event) Left() *Entry {
 	return e.left.Load()
 }
 
-// eventLog is a list of events, oldest first and bounded by what they keep, that any number of cursors
-// read. Writers append to it; a cursor that fell out of it is told so.
+// eventLog is a list of events, oldest first, that any number of cursors read. Its size is bounded. A cursor whose next
+// event was dropped gets ErrExpired.
 type eventLog struct {
 	mu     sync.RWMutex
-	first  uint64 // number of events[0]
-	floor  int64  // events after this revision are all there
+	first  uint64 // sequence number of events[0]
+	floor  int64  // the log has all events after this revision
 	events []*Event
 	wake   chan struct{} // closed at the next append
 	ended  bool
-	bytes  int // about what the events keep
+	bytes  int // estimated memory of the events
 
-	bells bells // who wants to hear of appends
+	bells bells // rung at each append
 }
 
 func newEventLog(floor int64) *eventLog {
 	return &eventLog{floor: floor, wake: make(chan struct{})}
 }
 
-// eventCost is about what an event keeps besides the object's text, in bytes.
+// eventCost is the estimated memory of an event besides the object's JSON, in bytes.
 const eventCost = 768
 
-// cost is what an event keeps: of two that follow each other the one's object is the other's former one.
+// cost returns the estimated memory of an event, in bytes. It counts only the new object, because the previous event
+// counts the old one.
 func (e *Event) cost() int {
 	switch {
 	case e.Entry != nil:
@@ -65,9 +65,9 @@ func (e *Event) cost() int {
 	return eventCost
 }
 
-// append adds events and drops the oldest of more than room bytes, and what is not newer than floor; a room of MaxInt
-// leaves it to the floor. Dropped events are only let go in bulk, so appending stays cheap; readers keep what they
-// hold, since no element is ever overwritten.
+// append adds events. It drops the oldest beyond room bytes, and those not newer than floor; a room of MaxInt sets no
+// limit. Events are dropped in bulk only, so appending stays cheap. Readers keep the slices that they hold, since no
+// element is ever overwritten.
 func (l *eventLog) append(events []*Event, room int, floor int64) {
 	l.add(events, room, floor)
 	l.bells.ring()
@@ -86,7 +86,7 @@ func (l *eventLog) add(events []*Event, room int, floor int64) {
 			left -= l.events[drop].cost()
 			drop++
 		}
-		// A revision leaves whole.
+		// Drop all events of a revision, or none.
 		for drop > 0 && drop < len(l.events) && l.events[drop].Revision == l.events[drop-1].Revision {
 			drop++
 		}
@@ -97,12 +97,12 @@ func (l *eventLog) add(events []*Event, room int, floor int64) {
 	l.wake = make(chan struct{})
 }
 
-// until is how many events are not newer than a revision. The lock is held.
+// until returns the number of events that are not newer than a revision. The caller holds l.mu.
 func (l *eventLog) until(revision int64) int {
 	return sort.Search(len(l.events), func(i int) bool { return l.events[i].Revision > revision })
 }
 
-// drop lets the oldest events go. The lock is held.
+// drop removes the oldest n events. The caller holds l.mu.
 func (l *eventLog) drop(n int) {
 	if n == 0 {
 		return
@@ -115,21 +115,21 @@ func (l *eventLog) drop(n int) {
 	l.first += uint64(n)
 }
 
-// trim lets go of events that are not newer than a revision.
+// trim removes the events that are not newer than a revision.
 func (l *eventLog) trim(revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(l.until(revision))
 }
 
-// size is about what the events keep, in bytes.
+// size returns the estimated memory of the events, in bytes.
 func (l *eventLog) size() int {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.bytes
 }
 
-// end tells all cursors that the log will not continue.
+// end makes all cursors fail with ErrExpired, because the log will not continue.
 func (l *eventLog) end() {
 	l.mu.Lock()
 	first := !l.ended
@@ -161,15 +161,14 @@ func (l *eventLog) after(revision int64) ([]*Event, uint64, error) {
 	return l.events[low:len(l.events):len(l.events)], l.first + uint64(low), nil
 }
 
-// Cursor is a place in a log. It belongs to one watcher.
+// Cursor is a position in a log. It belongs to one watch.
 type Cursor struct {
 	log   *eventLog
 	next  uint64
 	close func()
 }
 
-// Next returns the events since the last call and, when there are none, a channel
-// that is closed when there may be some.
+// Next returns the events since the last call. The channel is closed when there may be more.
 func (c *Cursor) Next() ([]*Event, <-chan struct{}, error) {
 	c.log.mu.RLock()
 	defer c.log.mu.RUnlock()
@@ -182,7 +181,7 @@ func (c *Cursor) Next() ([]*Event, <-chan struct{}, error) {
 	return events, l.wake, nil
 }
 
-// Close lets the cursor's log go if nobody else reads it.
+// Close releases the cursor's log, if it has no other reader.
 func (c *Cursor) Close() {
 	if c.close != nil {
 		c.close()

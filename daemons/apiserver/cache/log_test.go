@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What events keep is bounded by bytes, of one kind and of all together, and goes with what the store forgets.
+// The size of events is limited, for one kind and for all together. A compaction of the store drops them.
 func TestTheLogKeepsWhatThereIsRoomForUntilItIsCompacted(t *testing.T) {
 	k, shared := podKind(), &budget{}
 	r := newResource(k, shared)

@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// Names are the keys that the store has under one word below the cache's prefix, which no kind is stored under: of
-// them it is of interest alone that they are there. The watch that keeps objects current keeps them, too.
+// Names is the set of keys below one prefix that belongs to no kind. Only the existence of these keys matters. The
+// watch that keeps objects current also keeps this set current.
 type Names struct {
 	mu  sync.RWMutex
 	set map[string]struct{}
 }
 
-// Names has the keys under a word kept. It must be called before Run.
+// Names returns the set of keys below the prefix word, and keeps it current. It must be called before Run.
 func (c *Cache) Names(word string) *Names {
 	n := &Names{set: map[string]struct{}{}}
 	c.names[word] = n
 	return n
 }
 
-// All returns what comes after the word in the keys that there are, in order.
+// All returns the parts of the keys after the prefix, sorted.
 func (n *Names) All() []string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -42,7 +42,7 @@ func (n *Names) note(name string, there bool) {
 	}
 }
 
-// replace forgets all names but those given.
+// replace replaces the whole set.
 func (n *Names) replace(names []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -52,7 +52,7 @@ func (n *Names) replace(names []string) {
 	}
 }
 
-// named splits the key of what is no object into whose name it is and the name; nil if nobody wants to know.
+// named splits a key into the set that it belongs to and the name in it. The set is nil for other keys.
 func (c *Cache) named(key string) (*Names, string) {
 	rest, ok := strings.CutPrefix(key, c.prefix)
 	if !ok || len(c.names) == 0 {

@@ -7,7 +7,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Objects is the cache as authorizers and admission see it.
+// Objects returns a view of the cache for authorizers and admission.
 func (c *Cache) Objects() api.Objects { return view{c} }
 
 type view struct{ c *Cache }

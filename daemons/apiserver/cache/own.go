@@ -9,18 +9,18 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// maxOwn bounds how many of the server's own writes are remembered.
+// maxOwn is how many pending writes of this server are remembered.
 const maxOwn = 1024
 
-// own remembers what this server is writing, until the store's watch brings it back: it need not be decoded
-// again then, and what was made of it for the writer's answer serves all who read it.
+// own remembers the objects that this server is writing, until the store's watch returns them. Then they need no
+// decoding, and the encodings made for the writer's response are shared with all readers.
 type own struct {
 	mu     sync.Mutex
 	writes map[string]*Write // by store key
 }
 
-// Write is an object on its way into the store. The watch may bring it back before its writer hears that it was done:
-// who is first makes the entry.
+// Write is an object on its way into the store. The watch may return it before the writer learns of its success.
+// Whichever is first creates the entry.
 type Write struct {
 	own  *own
 	full string // store key
@@ -29,12 +29,12 @@ type Write struct {
 	data []byte
 
 	mu    sync.Mutex
-	obj   runtime.Object // nil when an entry has it
+	obj   runtime.Object // nil once entry has it
 	entry *Entry
 }
 
-// Writing tells the cache of an object that is about to be written, encoded as data. The writer must not change the
-// object until it has called Done or Failed, and not after Done.
+// Writing announces that an object, encoded as data, is about to be written. The writer must not change the object
+// until it has called Failed; after Done it must never change it.
 func (c *Cache) Writing(k *kinds.Kind, key string, data []byte, obj runtime.Object) *Write {
 	w := &Write{own: &c.own, full: c.Key(k, key), kind: k, key: key, data: data, obj: obj}
 	c.own.mu.Lock()
@@ -46,10 +46,10 @@ func (c *Cache) Writing(k *kinds.Kind, key string, data []byte, obj runtime.Obje
 	return w
 }
 
-// Done returns the entry of what was written, at its revision. The watch alone says when it is to be seen.
+// Done returns the entry of the written object, at its revision. Readers see it only once the watch has returned it.
 func (w *Write) Done(revision int64) (*Entry, error) { return w.at(revision) }
 
-// Failed says that nothing was written, or that it is not known.
+// Failed reports that nothing was written, or that the outcome is unknown.
 func (w *Write) Failed() {
 	w.own.mu.Lock()
 	defer w.own.mu.Unlock()
@@ -64,7 +64,7 @@ func (w *Write) at(revision int64) (*Entry, error) {
 	if w.entry != nil && w.entry.Revision == revision {
 		return w.entry, nil
 	}
-	// Somebody else may have written the very same before: then the object is in that entry.
+	// The object belongs to the previous entry if another server had written the same bytes.
 	e, err := NewEntry(w.kind, w.key, w.data, revision, w.obj)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (w *Write) at(revision int64) (*Entry, error) {
 	return e, nil
 }
 
-// take returns the entry of what the store has at a key, if it is what this server writes there.
+// take returns the entry of a stored value, if this server wrote it.
 func (o *own) take(k *kinds.Kind, key string, value []byte, revision int64) *Entry {
 	o.mu.Lock()
 	w := o.writes[key]
@@ -85,7 +85,7 @@ func (o *own) take(k *kinds.Kind, key string, value []byte, revision int64) *Ent
 	o.mu.Unlock()
 	e, err := w.at(revision)
 	if err != nil {
-		return nil // the writer is told why
+		return nil // the writer gets the error
 	}
 	return e
 }

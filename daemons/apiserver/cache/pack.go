@@ -2,9 +2,9 @@ package cache
 
 import "strings"
 
-// Rest packs what the logs alone still have: the events of a time of much work, which lie scattered among what that
-// work has left behind, so that each of them keeps a page from being given back. It is called when there is nothing
-// else to do, and changes nothing for those who read.
+// Rest compacts the entries that only the logs still have. After a busy time these are scattered over the heap, and
+// each keeps a page from being returned to the system. Rest is called when the server is idle, and changes nothing for
+// readers.
 func (c *Cache) Rest() {
 	for _, r := range c.Resources() {
 		r.pack()
@@ -13,14 +13,14 @@ func (c *Cache) Rest() {
 }
 
 const (
-	// together is how many entries, or events, are one piece of memory, which is there as long as one of them is.
+	// together is how many entries, or events, share one allocation. It is freed when the last of them is.
 	together = 64
-	// scattered is how large an object is at most to be packed: larger ones have pages of their own.
+	// scattered is the size, in bytes, of the largest objects that are packed. Larger ones have pages of their own.
 	scattered = 32 << 10
 )
 
-// pack puts copies in the place of the log's events, whose JSON is compressed. Nobody waits but for the moment of the
-// exchange, and readers keep what they hold.
+// pack replaces the log's events by copies whose JSON is compressed. It locks the resource only to collect and to
+// replace them. Readers keep the events that they hold.
 func (r *Resource) pack() {
 	p := packer{entries: map[*Entry]*Entry{}, events: map[*Event]*Event{}}
 	r.mu.Lock()
@@ -29,36 +29,37 @@ func (r *Resource) pack() {
 	}
 	r.mu.Unlock()
 	p.pack()
-	r.mu.Lock() // nobody else writes the logs
+	r.mu.Lock() // all writers of the logs hold this lock
 	defer r.mu.Unlock()
 	for _, l := range r.logs() {
 		l.replace(p.packed(l.events))
 	}
 }
 
-// logs are all that have the kind's events. The lock is held.
+// logs returns all logs that have the kind's events. The caller holds r.mu.
 func (r *Resource) logs() []*eventLog {
 	logs := []*eventLog{r.log}
 	r.topics.each(func(t *topic) { logs = append(logs, t.eventLog) })
 	return logs
 }
 
-// replace puts others that say the same in the place of all events.
+// replace replaces all events by equal copies.
 func (l *eventLog) replace(events []*Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = events
 }
 
-// packer copies entries and events, each of them once however many logs have it.
+// packer copies entries and events. Each is copied once, even if several logs have it.
 type packer struct {
 	entries map[*Entry]*Entry
 	events  map[*Event]*Event
-	loose   []*Entry // those to be packed, in order
+	loose   []*Entry // entries to pack, in order
 	wrapper wrapper
 }
 
-// gather finds the entries to be packed: those that no snapshot has. What others had to be asked to convert is kept.
+// gather collects the entries to pack: those that no snapshot has. Entries that were converted to other versions stay,
+// to keep the result of the conversion.
 func (p *packer) gather(events []*Event) {
 	for _, event := range events {
 		for _, e := range []*Entry{event.Prev, event.Entry} {
@@ -89,7 +90,7 @@ func (p *packer) pack() {
 		}
 		parcel := p.wrapper.wrap(text)
 		if parcel == nil {
-			return // they stay as they are
+			return // the entries stay unpacked
 		}
 		places := room{entries: make([]Entry, len(some)), keys: keys.String(), values: make([]string, 0, values)}
 		for i, e := range some {
@@ -98,7 +99,7 @@ func (p *packer) pack() {
 	}
 }
 
-// room is where entries are put that are packed together.
+// room is the shared allocation of entries that are packed together.
 type room struct {
 	entries []Entry
 	keys    string
@@ -120,7 +121,7 @@ func (r *room) put(i int, e *Entry, in *parcel) *Entry {
 	return to
 }
 
-// moved is where an entry now is.
+// moved returns the copy of an entry, or the entry itself if it was not copied.
 func (p *packer) moved(e *Entry) *Entry {
 	if to := p.entries[e]; to != nil {
 		return to
@@ -128,7 +129,7 @@ func (p *packer) moved(e *Entry) *Entry {
 	return e
 }
 
-// packed returns the events as they are now.
+// packed returns the copies of events.
 func (p *packer) packed(events []*Event) []*Event {
 	out := make([]*Event, len(events))
 	var free []Event

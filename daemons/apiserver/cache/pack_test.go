@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// happen has a kind's log see n objects made, changed and deleted, and returns what its events said.
+// happen creates, changes and deletes n objects of a kind, and returns the content of the events.
 func happen(t testing.TB, r *Resource, n int) []string {
 	revision := int64(0)
 	pad := strings.Repeat("x", 40)
@@ -25,7 +25,7 @@ func happen(t testing.TB, r *Resource, n int) []string {
 	return said(r)
 }
 
-// said is everything that the events of a log tell.
+// said returns the content of all events of a log.
 func said(r *Resource) []string {
 	var out []string
 	for _, e := range r.log.events {
@@ -53,7 +53,8 @@ func said(r *Resource) []string {
 	return out
 }
 
-// S4: what is packed while the server rests says the same as before, in every log that has it, and once only.
+// Packed events have the same content as before in every log, and each is copied once.
+// Proves S4.
 func TestEventsSayTheSameWhenTheyHaveBeenPacked(t *testing.T) {
 	r := newResource(podKind(), &budget{})
 	c, err := r.Watch(Topic{Field: 1, Value: "n1"}, 0)
@@ -88,7 +89,8 @@ func TestEventsSayTheSameWhenTheyHaveBeenPacked(t *testing.T) {
 	}
 }
 
-// S4: an object that there still is stays as it is, and is packed once it has gone.
+// A current object is not packed. It is packed after its deletion.
+// Proves S4.
 func TestWhatASnapshotHasIsNotPacked(t *testing.T) {
 	r := newResource(podKind(), &budget{})
 	e := makeEntry(t, r.Kind, "a/x", "n1", 1)
@@ -105,7 +107,8 @@ func TestWhatASnapshotHasIsNotPacked(t *testing.T) {
 	}
 }
 
-// S4: readers may read, and writers write, while the log is packed.
+// Readers and writers may continue while the log is packed.
+// Proves S4.
 func TestPackingIsInNobodysWay(t *testing.T) {
 	r := newResource(podKind(), &budget{})
 	want := happen(t, r, 100)
@@ -148,7 +151,7 @@ func TestPackingIsInNobodysWay(t *testing.T) {
 	}
 }
 
-// BenchmarkRest is what a full log holds after a time of work, before and after it is packed.
+// BenchmarkRest measures the memory of a full log after much work, before and after packing.
 func BenchmarkRest(b *testing.B) {
 	held := func() float64 {
 		runtime.GC()

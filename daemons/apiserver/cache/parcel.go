@@ -8,18 +8,18 @@ import (
 	"weak"
 )
 
-// parcel is the JSON of some entries that hardly anybody will ask for, compressed. It is opened for who does, and
-// stays open while the garbage collector leaves it be.
+// parcel is the compressed JSON of entries that are seldom read. A reader decompresses it; the text is kept as a weak
+// reference.
 type parcel struct {
 	data []byte
 	size int
 	open atomic.Pointer[weak.Pointer[[]byte]]
 }
 
-// span is where something begins and ends.
+// span is a range of offsets.
 type span struct{ from, to int32 }
 
-// text is what is in the parcel. It must not be changed.
+// text returns the decompressed JSON. It must not be changed.
 func (p *parcel) text() []byte {
 	if w := p.open.Load(); w != nil {
 		if text := w.Value(); text != nil {
@@ -27,20 +27,20 @@ func (p *parcel) text() []byte {
 		}
 	}
 	text := make([]byte, p.size)
-	// What we have written ourselves in memory can be read.
+	// Decompressing data that this process compressed cannot fail.
 	_, _ = io.ReadFull(flate.NewReader(bytes.NewReader(p.data)), text)
 	w := weak.Make(&text)
 	p.open.Store(&w)
 	return text
 }
 
-// wrapper makes parcels.
+// wrapper creates parcels.
 type wrapper struct {
 	to bytes.Buffer
 	z  *flate.Writer
 }
 
-// wrap makes a parcel of text; nil if it cannot.
+// wrap returns a parcel of text; nil if that fails.
 func (w *wrapper) wrap(text []byte) *parcel {
 	w.to.Reset()
 	if w.z == nil {

@@ -7,8 +7,8 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Compacted takes in that the store has forgotten what was overwritten before a revision: no event that is older is
-// of use to anybody who lists what there was at it.
+// Compacted records that the store was compacted at a revision, and drops the events up to it. Lists at older revisions
+// are refused, so nothing needs these events.
 func (c *Cache) Compacted(revision int64) {
 	for {
 		was := c.compacted.Load()
@@ -24,11 +24,11 @@ func (c *Cache) Compacted(revision int64) {
 	}
 }
 
-// Keeps says whether the store may still have what there was at a revision.
+// Keeps reports whether the store may still have the state at a revision.
 func (c *Cache) Keeps(revision int64) bool { return revision >= c.compacted.Load() }
 
-// Past reads from the store what there was of a resource at a revision, after a key and at most so many, and returns
-// where that ends and how many there were from there on. What cannot be read is an error.
+// Past reads at most limit objects of a resource from the store, at a revision and after a key. It returns the last
+// key, and the number of objects from after on. An object that cannot be read is an error.
 func (c *Cache) Past(
 	ctx context.Context,
 	r *Resource,

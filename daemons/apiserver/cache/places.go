@@ -7,15 +7,15 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// places are where the values of selectable fields were found in an object that is being read shallowly, for kinds that
-// say where they are: objects of those are so many that decoding what is left of them is most of a start.
+// places holds the values of selectable fields, found while an object is read shallowly. It is for kinds that declare
+// where their fields are: they have so many objects that decoding even part of them dominates the start.
 type places struct {
 	of    []kinds.FieldPlace
-	found [][]byte // as they are written, of each; nil: not there
-	first [][]byte // in its list, the same
+	found [][]byte // encoded value of each field; nil if absent
+	first [][]byte // encoded value of the first item, for fields in a list
 }
 
-// sections reads an object whose kind says where its fields are.
+// sections reads an object of a kind that declares where its fields are.
 func (r *reading) sections() bool {
 	return r.Members(func(name []byte) bool {
 		value, ok := r.Pos, false
@@ -73,9 +73,9 @@ func (r *reading) section(section []byte) bool {
 	})
 }
 
-// list reads the list that a field is in: its first item counts.
+// list reads the list that a field is in. Only its first item counts.
 func (r *reading) list(field int) bool {
-	r.Pos++ // its bracket
+	r.Pos++ // skip the opening bracket
 	if r.Take(']') {
 		return true
 	}
@@ -100,7 +100,8 @@ func (r *reading) list(field int) bool {
 	return r.Take(']')
 }
 
-// values are the fields' names and values, in order; false if one of them is not written as we do.
+// values returns the fields' names and values, in order. It returns false if a value is encoded differently than this
+// server encodes it.
 func (p *places) values() ([]string, bool) {
 	values := make([]string, 0, 2*len(p.of))
 	for i := range p.of {
@@ -118,7 +119,7 @@ func (p *places) values() ([]string, bool) {
 	return values, true
 }
 
-// read returns a value as Fields says it.
+// read converts an encoded value to the value that Kind.Fields returns.
 func read(place *kinds.FieldPlace, written []byte) (string, bool) {
 	switch text := string(written); {
 	case place.Bool && (text == "" || text == "null"):

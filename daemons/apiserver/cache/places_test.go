@@ -22,7 +22,8 @@ func realPods(t testing.TB) *kinds.Kind {
 	return nil
 }
 
-// S12: a pod's fields are the same whether they are found where they are written or the pod is decoded.
+// A pod's fields are the same whether they are found by their places or by decoding the pod.
+// Proves S12.
 func TestFieldsAreFoundWhereTheyAreWritten(t *testing.T) {
 	k := realPods(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -76,7 +77,7 @@ func TestFieldsAreFoundWhereTheyAreWritten(t *testing.T) {
 func TestFieldsThatOthersHaveWrittenAreDecoded(t *testing.T) {
 	k := realPods(t)
 	const head = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"},`
-	for rest, want := range map[string]string{ // and the address that is then selected by
+	for rest, want := range map[string]string{ // and the address for field selectors
 		`"spec":null,"status":{"podIP":"1","podIPs":null}}`:                      "1",
 		`"status":{"podIPs":[],"podIP":"1"}}`:                                    "1",
 		`"status":{"podIPs":[{"ip":"2"},{"ip":"3"}],"podIP":"1"}}`:               "2",

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// progress is how far the cache has come, and who waits for it to come further.
+// progress is the revision that the cache has reached, and a signal for those that wait for a later one.
 type progress struct {
 	mu      sync.RWMutex
 	reached int64
-	changed chan struct{} // nil: nobody waits
+	changed chan struct{} // nil while there is no waiter
 }
 
 func (p *progress) reach(revision int64) {
@@ -25,7 +25,7 @@ func (p *progress) reach(revision int64) {
 	}
 }
 
-// begin is reach of what was loaded anew, which may be less than what was reached before.
+// begin sets the revision after a reload. It may be lower than before.
 func (p *progress) begin(revision int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,33 +51,33 @@ func (p *progress) look() (int64, <-chan struct{}) {
 	return p.reached, p.changed
 }
 
-// looks lets readers share their looks at the store's revision. A look serves those
-// who came before it began; who comes later shares the next one.
+// looks lets readers share reads of the store's revision. Such a read, a look, serves the readers that arrived before
+// it began. Readers that arrive later share the next one.
 type looks struct {
 	mu      sync.Mutex
 	running bool
-	idle    bool          // whether run waits to be woken
-	wake    chan struct{} // holds one
+	idle    bool          // whether run waits for a signal on wake
+	wake    chan struct{} // has a capacity of one
 	waiting *look
-	ended   time.Time // when the last look did
-	served  int       // how many it served
+	ended   time.Time // when the last look ended
+	served  int       // how many readers the last look served
 }
 
 type look struct {
 	done     chan struct{}
-	enough   chan struct{} // closed when as many wait as the look before served
+	enough   chan struct{} // closed when as many readers wait as the last look served
 	readers  int
-	told     []Reader // those that do not wait
+	told     []Reader // readers that are called instead of waiting
 	revision int64
 	err      error
 }
 
-// gather is how long a look waits for as many readers as the one before has served: it costs as much as several reads,
-// and readers that were answered together are likely to come again together, to be read from, decided and answered
-// together once more. Who reads alone is not held up.
+// gather is how long a look waits for as many readers as the last one served. A look costs as much as several reads.
+// Readers that were answered together are likely to send their next reads together, which are then handled together
+// again. A single reader is not delayed.
 const gather = 2 * time.Millisecond
 
-// LookTimeout bounds one look, whoever waits for it.
+// LookTimeout limits one look, whatever the timeouts of its readers.
 const LookTimeout = 10 * time.Second
 
 func (c *Cache) look(ctx context.Context) (int64, error) {
@@ -90,7 +90,7 @@ func (c *Cache) look(ctx context.Context) (int64, error) {
 	}
 }
 
-// join has the next look serve one more, and r told of it unless it is nil.
+// join adds a reader to the next look. If r is not nil, it is called with the result.
 func (l *looks) join(c *Cache, r Reader) *look {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,10 +115,10 @@ func (l *looks) join(c *Cache, r Reader) *look {
 	return mine
 }
 
-// linger is how long a goroutine that looks waits for somebody to look for: its stack has grown already.
+// linger is how long an idle goroutine waits for readers. Reusing it saves growing a new stack.
 const linger = 5 * time.Second
 
-// rest waits for somebody to look for; false if nobody comes.
+// rest waits for readers. It returns false if none arrives.
 func (l *looks) rest() bool {
 	timer := time.NewTimer(linger)
 	defer timer.Stop()
@@ -129,7 +129,7 @@ func (l *looks) rest() bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.idle { // somebody came just now
+	if !l.idle { // a reader has just arrived
 		<-l.wake
 		return true
 	}
@@ -137,7 +137,7 @@ func (l *looks) rest() bool {
 	return false
 }
 
-// run looks for as long as somebody waits, and ends by itself some time after the last reader.
+// run performs looks while readers wait. It ends some time after the last reader.
 func (l *looks) run(c *Cache) {
 	for {
 		l.mu.Lock()
@@ -180,19 +180,19 @@ func (l *looks) run(c *Cache) {
 	}
 }
 
-// Reader is told, rather than waits, that the cache has seen all writes that were done before it asked.
+// Reader is called, instead of waiting, when the cache has all writes that finished before its request.
 type Reader interface {
-	// Current is told once; why is the reason when it is not so. It does not wait for anything.
+	// Current is called once. why is nil if the cache is current, and otherwise the reason. Current must not block.
 	Current(why error)
-	// Others says that those who asked about the same time have been told, too.
+	// Others is called after the other readers of the same look have been called, too.
 	Others()
 }
 
-// Tell is Current for who does not wait. It is told within three LookTimeouts: of a look under way, of its own, and of
-// what the cache then has to catch up with.
+// Tell is like Current, but calls r instead of waiting. The call comes within three LookTimeouts: one for a look in
+// progress, one for its own, and one for the cache to catch up.
 func (c *Cache) Tell(r Reader) { c.looks.join(c, r) }
 
-// tell tells readers of a look, once the cache has come as far.
+// tell calls the readers of a look once the cache has reached its revision.
 func (c *Cache) tell(l *look) {
 	if l.err == nil && c.Reached() < l.revision {
 		go func() {

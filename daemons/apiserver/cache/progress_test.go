@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// slow is a store whose revision is told when the test says so.
+// slow is a store that returns its revision when the test allows it.
 type slow struct {
 	store.Store
 	tell chan error
@@ -32,8 +32,7 @@ type told struct {
 func (t *told) Current(why error) { t.why <- why }
 func (t *told) Others()           { t.others.Done() }
 
-// Who asks while a look is under way is served by the next one, together with all others, whether they wait or are
-// told.
+// Readers that arrive during a look are all served by the next one, whether they wait or are called.
 func TestALookServesThoseWhoCameBeforeIt(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
@@ -57,7 +56,7 @@ func TestALookServesThoseWhoCameBeforeIt(t *testing.T) {
 	}
 	for range 3 {
 		first := ask()
-		// The look that serves it is under way when the store is asked, which is when it takes what the test tells it.
+		// The look that serves first is in progress once the store takes the test's value.
 		bad := errors.New("no majority")
 		s.tell <- bad
 		if err := <-first.why; !errors.Is(err, bad) {

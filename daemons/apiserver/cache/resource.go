@@ -10,18 +10,18 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// The events of a kind stay readable until the store forgets them, as long as there is room: logRoom is that for one
-// kind, in bytes, and leastRoom what each has where those of all kinds together keep more than allRoom.
+// The events of a kind stay in memory until the store compacts them, as far as there is room. logRoom is the limit, in
+// bytes, for one kind. If the logs of all kinds together exceed allRoom, each may have only leastRoom.
 const (
 	logRoom   = 32 << 20
 	leastRoom = 4 << 20
 	allRoom   = 128 << 20
 )
 
-// budget is what all logs of a cache keep together.
+// budget is the total size of all logs of a cache.
 type budget struct{ used atomic.Int64 }
 
-// now is how much a log may keep.
+// now returns how many bytes a log may have.
 func (b *budget) now() int {
 	if b.used.Load() > allRoom {
 		return leastRoom
@@ -29,35 +29,34 @@ func (b *budget) now() int {
 	return logRoom
 }
 
-// Resource is the cache of one kind: what there is, by key and in order, and a log of what
-// happened. Single objects are found by their keys; a snapshot of all is made for who asks for
-// one, and serves until something changes.
+// Resource is the cache of one kind: the objects by key and in order, and a log of events. Single objects are found by
+// their keys. A snapshot of all is made on request, and is valid until the next change.
 type Resource struct {
 	Kind *kinds.Kind
 
 	prefix string // of the store's keys
 	logger *slog.Logger
 
-	snapshot atomic.Pointer[Snapshot] // nil: none since the last change
+	snapshot atomic.Pointer[Snapshot] // nil if none was made since the last change
 	revision atomic.Int64             // of the last change
 	entries  entries
 	unread   unread
 
-	mu     sync.Mutex // guards what follows; held while applying events
+	mu     sync.Mutex // guards the fields below; held while applying events
 	tree   *btree.BTreeG[*Entry]
 	index  []*btree.BTreeG[*Entry] // one for each of Kind.IndexedFields
-	spaces *btree.BTreeG[space]    // of kinds with namespaces: how many objects each has
+	spaces *btree.BTreeG[space]    // the number of objects in each namespace, for namespaced kinds
 	log    *eventLog
 	topics topics
-	budget *budget // that it shares with the other kinds
+	budget *budget // shared with the other kinds
 	counts Counts
 
-	// What follows belongs to the cache's feed. next is what will take this one's
-	// place; while that is filling, it keeps what happens for later.
+	// next, filling, held and floor are guarded by the cache's feed mutex. next is the resource that will replace this
+	// one. While it is being filled, it collects changes in held.
 	next    *Resource
 	filling bool
 	held    []change
-	floor   int64 // changes up to this revision are in what it was filled with
+	floor   int64 // changes up to this revision were part of the load
 }
 
 func newResource(k *kinds.Kind, shared *budget) *Resource {
@@ -85,13 +84,12 @@ func byField(name string) btree.LessFunc[*Entry] {
 	}
 }
 
-// reset begins anew with what the store held at a revision. Watchers are told to
-// list again.
+// reset replaces the contents by what the store held at a revision. Watches end, so that their clients list again.
 func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unread.add(unread)
-	defer r.unread.replace(unread) // what can be read again is so when it is there
+	defer r.unread.replace(unread) // objects that are readable again are in the tree by then
 	r.held, r.floor = nil, revision
 	if revision > 0 {
 		r.counts.Loaded++
@@ -125,7 +123,7 @@ func (r *Resource) reset(entries []*Entry, unread map[string]error, revision int
 	r.revision.Store(revision)
 }
 
-// apply takes in the changes of one or more whole revisions, in order.
+// apply applies the changes of one or more whole revisions, in order.
 func (r *Resource) apply(changes []change) {
 	if r.filling {
 		r.held = append(r.held, changes...)
@@ -141,7 +139,7 @@ func (r *Resource) apply(changes []change) {
 	events := make([]*Event, 0, len(changes))
 	for _, c := range changes {
 		if c.err != nil {
-			// What there was before stays, and is not told as what there is.
+			// The previous object stays in the tree, but is not served as the current one.
 			r.unread.note(c.key, c.err)
 			events = append(events, r.lost(c))
 			continue
@@ -180,17 +178,17 @@ func (r *Resource) apply(changes []change) {
 		return
 	}
 	r.counts.Dispatched += int64(len(events))
-	// The log first: the past of what is found is always in it.
+	// Append to the log first, so that the log always has the history of what readers find in entries.
 	was := r.log.size()
 	r.log.append(events, r.budget.now(), 0)
 	r.budget.used.Add(int64(r.log.size() - was))
 	r.topics.append(r, events)
 	r.entries.apply(events)
-	r.snapshot.Store(nil) // and what only that had can go
+	r.snapshot.Store(nil) // frees what only the old snapshot had
 	r.revision.Store(events[len(events)-1].Revision)
 }
 
-// lost is the event of an object that cannot be read from now on. The lock is held.
+// lost returns the event of an object that cannot be read from now on. The caller holds r.mu.
 func (r *Resource) lost(c change) *Event {
 	prev, had := r.tree.Get(&Entry{Key: c.key})
 	if !had {
@@ -199,7 +197,7 @@ func (r *Resource) lost(c change) *Event {
 	return &Event{Revision: c.revision, Prev: prev, Err: c.err}
 }
 
-// end tells everybody who watches that this cache will not be kept current any more.
+// end ends all watches, because this cache will not be kept current any more.
 func (r *Resource) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +206,7 @@ func (r *Resource) end() {
 	r.topics.end()
 }
 
-// trim lets go of events that the store has forgotten.
+// trim drops the events that the store has compacted.
 func (r *Resource) trim(revision int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -218,43 +216,43 @@ func (r *Resource) trim(revision int64) {
 	r.topics.each(func(t *topic) { t.trim(revision) })
 }
 
-// change is what a store event means to a resource.
+// change is a store event for a resource.
 type change struct {
 	key      string
 	revision int64
-	entry    *Entry // nil: deleted
-	err      error  // why what there is now cannot be read
+	entry    *Entry // nil if deleted
+	err      error  // why the current object cannot be read
 }
 
-// Get returns the entry of a key as the cache has it now.
+// Get returns the current entry of a key; nil if there is none.
 func (r *Resource) Get(key string) *Entry {
 	return r.entries.get(key)
 }
 
-// Revision is that of the last change.
+// Revision returns the revision of the last change.
 func (r *Resource) Revision() int64 { return r.revision.Load() }
 
-// Len is the number of objects.
+// Len returns the number of objects.
 func (r *Resource) Len() int { return r.entries.len() }
 
-// sample is how many objects their average size is taken of.
+// sample is how many objects are measured for their average size.
 const sample = 16
 
-// Counts is what has happened to a kind.
+// Counts holds counters of a kind's cache.
 type Counts struct {
-	Received   int64 // changes that the store has told of
-	Dispatched int64 // of them, those that watches could hear of
-	Loaded     int64 // how often all of it was loaded
+	Received   int64 // changes from the store
+	Dispatched int64 // events that watches could receive
+	Loaded     int64 // how often all objects were loaded
 }
 
-// Counts returns what has happened.
+// Counts returns the counters.
 func (r *Resource) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counts
 }
 
-// Estimate says how many objects there are, and how large one is about, in bytes.
+// Estimate returns the number of objects, and the approximate size of one in bytes.
 func (r *Resource) Estimate() (count, average int) {
 	s := r.Snapshot()
 	seen, size := 0, 0

@@ -14,12 +14,13 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// replaceable is a store in whose place another may be put, which ends its watches, as a restart for a restore does.
+// replaceable is a store that the test can replace by another one. That ends its watches, as the restart for a restore
+// does.
 type replaceable struct {
 	mu sync.Mutex
 	store.Store
 	ended context.CancelFunc
-	keeps bool // whether watches are left open, as that of a member that is cut off
+	keeps bool // whether watches stay open, as those of a disconnected member
 }
 
 func (r *replaceable) now() store.Store {
@@ -52,7 +53,8 @@ func (r *replaceable) Watch(ctx context.Context, prefix string, after int64, tak
 	return s.Watch(ctx, prefix, after, take)
 }
 
-// S10: after a restore the cache has what the store has, and whoever watches is told to list again.
+// After a restore the cache has the store's content, and all watches end so that their clients list again.
+// Proves S10.
 func TestAStoreThatWentBackIsLoadedAnew(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		t.Run(fmt.Sprint("its watch goes on: ", keeps), func(t *testing.T) {

@@ -15,9 +15,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// shallow reads of an entry's JSON what selectors ask for, and leaves the rest until somebody wants the
-// object: at a start that is most of all objects. It does so only for what we have written ourselves, and returns
-// false otherwise.
+// shallow reads from an entry's JSON only what selectors need. The object is decoded when it is needed; at a start,
+// most objects are not. shallow works only for JSON that this server wrote, and returns false otherwise.
 func (e *Entry) shallow() bool {
 	if e.kind.Untyped != nil || kept[e.kind.Resource] || !e.locate() {
 		return false
@@ -58,10 +57,10 @@ func (e *Entry) shallow() bool {
 	return true
 }
 
-// scratch has, for each kind, objects whose fields are read and which are then empty again.
+// scratch holds reusable objects for each kind, into which the fields are decoded.
 var scratch sync.Map
 
-// labelled reads an entry's labels, whose metadata has been located.
+// labelled reads the labels of an entry whose metadata has been located.
 func (e *Entry) labelled() error {
 	r := reading{Scanner: scan.Scanner{Data: e.json, Pos: int(e.splice) - 1}}
 	if !r.metadata() {
@@ -72,7 +71,7 @@ func (e *Entry) labelled() error {
 	return err
 }
 
-// index notes the values of an object's selectable fields.
+// index stores the values of an object's selectable fields.
 func (e *Entry) index(set fields.Set) {
 	names := make([]string, 0, len(set))
 	for name := range set {
@@ -85,23 +84,24 @@ func (e *Entry) index(set fields.Set) {
 	}
 }
 
-// reading is an object being read shallowly: thin is what is left of it without its metadata and what is too deep for
-// a field selector, and without lists but the shortest: of a pod the containers go, and the addresses stay.
+// reading is an object that is being read shallowly. thin is a reduced copy for the kind's Fields function. It has no
+// metadata, nothing deeper than deepest, and no lists but short ones: of a pod, the addresses stay and the containers
+// do not.
 type reading struct {
 	scan.Scanner
-	whole      bool // whether thin is wanted
+	whole      bool // whether thin is needed
 	thin       []byte
-	places     places // instead, of kinds that say where their fields are
+	places     places // used instead of thin, for kinds that declare where their fields are
 	labels     []byte
 	kind       []byte
 	apiVersion []byte
 	versioned  bool
 }
 
-// deepest is how many objects a selectable field is in at most, counted from the root as 0.
+// deepest is the deepest object that may contain a selectable field; the root is 0.
 const deepest = 2
 
-// short is how long a list is at most whose values can be selected by: that of a pod's addresses.
+// short is the length, in bytes, of the longest list that may contain selectable values, such as a pod's addresses.
 const short = 160
 
 func (r *reading) object(depth int) bool {
@@ -156,7 +156,7 @@ func (r *reading) object(depth int) bool {
 	return true
 }
 
-// member keeps what was read since start: a member, or its name.
+// member appends the text since start, a member or its name, to thin.
 func (r *reading) member(first *bool, start int) {
 	if !*first {
 		r.keep(',')
@@ -187,7 +187,7 @@ func (r *reading) metadata() bool {
 	})
 }
 
-// ours says whether the object is of the kind and laid out as we do.
+// ours reports whether the object is of the kind and in the form that this server writes.
 func (r *reading) ours(k *kinds.Kind) bool {
 	version, kind := k.GVK.ToAPIVersionAndKind()
 	return !r.versioned && string(r.kind) == `"`+kind+`"` && string(r.apiVersion) == `"`+version+`"`

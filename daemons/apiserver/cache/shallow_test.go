@@ -13,10 +13,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// fill sets everything in a value, each string to its path.
+// fill sets all fields of a value, each string to its path.
 func fill(v reflect.Value, path string, depth int) {
 	if depth > 12 || v.CanAddr() && v.Addr().Type().Implements(reflect.TypeFor[json.Unmarshaler]()) {
-		return // what reads itself has its own form
+		return // a type that decodes itself has its own form
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -48,7 +48,8 @@ func fill(v reflect.Value, path string, depth int) {
 	}
 }
 
-// S12: what selectors ask for is the same whether an object was decoded or looked over.
+// Reading an object shallowly finds the same values for selectors as decoding it.
+// Proves S12.
 func TestLookingOverAnObjectFindsWhatDecodingItDoes(t *testing.T) {
 	for _, k := range kinds.All() {
 		if k.Virtual || kept[k.Resource] {

@@ -6,9 +6,9 @@ import (
 	"github.com/google/btree"
 )
 
-// Snapshot is everything there was of a kind at a revision. It does not change.
+// Snapshot holds all objects of a kind at a revision. It is immutable.
 type Snapshot struct {
-	Revision int64 // of the last change before; the state holds until the next one
+	Revision int64 // revision of the last change before; the state is valid until the next change
 
 	resource *Resource
 	tree     *btree.BTreeG[*Entry]
@@ -17,7 +17,7 @@ type Snapshot struct {
 	log      *eventLog
 }
 
-// Snapshot returns the newest one.
+// Snapshot returns the current snapshot.
 func (r *Resource) Snapshot() *Snapshot {
 	if s := r.snapshot.Load(); s != nil {
 		return s
@@ -35,7 +35,7 @@ func (r *Resource) Snapshot() *Snapshot {
 	return s
 }
 
-// space is how many objects a namespace has.
+// space is the number of objects in a namespace.
 type space struct {
 	namespace string
 	objects   int
@@ -52,7 +52,7 @@ func tally(spaces *btree.BTreeG[space], namespace string, by int) {
 	spaces.ReplaceOrInsert(space{namespace, s.objects})
 }
 
-// Count says how many objects there are in a namespace; in all of them, if none is named.
+// Count returns the number of objects in a namespace; in all of them, if namespace is empty.
 func (s *Snapshot) Count(namespace string) int {
 	if namespace == "" {
 		return s.tree.Len()
@@ -61,8 +61,8 @@ func (s *Snapshot) Count(namespace string) int {
 	return n.objects
 }
 
-// Ascend calls f for the entries whose key starts with prefix and comes after the
-// key after, in order, until f returns false.
+// Ascend calls f, in order, for the entries whose key has the prefix and comes after the key after. It stops when f
+// returns false.
 func (s *Snapshot) Ascend(prefix, after string, f func(*Entry) bool) {
 	if namespace, ok := strings.CutSuffix(prefix, "/"); ok && after == "" {
 		s.ascendNamespace(namespace, prefix, f)
@@ -76,8 +76,8 @@ func (s *Snapshot) Ascend(prefix, after string, f func(*Entry) bool) {
 	})
 }
 
-// ascendNamespace is Ascend over a whole namespace. How many there are is known: to look at every key for where it ends
-// is half of what a search that finds little costs.
+// ascendNamespace is Ascend over a whole namespace. It counts the entries instead of comparing each key with the
+// prefix, which is half the cost of a search with few results.
 func (s *Snapshot) ascendNamespace(namespace, prefix string, f func(*Entry) bool) {
 	left := s.Count(namespace)
 	s.tree.AscendGreaterOrEqual(&Entry{Key: prefix}, func(e *Entry) bool {
@@ -89,8 +89,7 @@ func (s *Snapshot) ascendNamespace(namespace, prefix string, f func(*Entry) bool
 	})
 }
 
-// AscendField is Ascend over the entries whose indexed field has the value; false if
-// the field is not indexed.
+// AscendField is Ascend over the entries whose indexed field has a value. It returns false if the field is not indexed.
 func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry) bool) bool {
 	for i, indexed := range s.resource.Kind.IndexedFields {
 		if indexed != name || i >= len(s.index) {
@@ -110,7 +109,7 @@ func (s *Snapshot) AscendField(name, value, prefix, after string, f func(*Entry)
 	return false
 }
 
-// Built is a part of a state that the store has told of: the entries alone that somebody asked for.
+// Built returns a snapshot that holds only the given entries, read from the store at a revision.
 func (r *Resource) Built(entries []*Entry, revision int64) *Snapshot {
 	s := &Snapshot{resource: r, Revision: revision, tree: btree.NewG(32, byKey), spaces: btree.NewG(32, byNamespace)}
 	for _, e := range entries {
@@ -120,8 +119,8 @@ func (r *Resource) Built(entries []*Entry, revision int64) *Snapshot {
 	return s
 }
 
-// At returns the state at an exact revision, by undoing what the log has since. The
-// revision must have been reached.
+// At returns the state at an exact revision, by undoing the later events of the log. The cache must have reached the
+// revision.
 func (r *Resource) At(revision int64) (*Snapshot, error) {
 	now := r.Snapshot()
 	if now.Revision <= revision {
@@ -131,15 +130,15 @@ func (r *Resource) At(revision int64) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.mu.Lock() // two clones of one tree must not be made at once
+	r.mu.Lock() // cloning a tree is not safe for concurrent use
 	tree, spaces := now.tree.Clone(), now.spaces.Clone()
 	r.mu.Unlock()
 	for i := len(events) - 1; i >= 0; i-- {
 		switch e := events[i]; {
 		case e.Revision > now.Revision:
 		case e.Found:
-			return nil, ErrExpired // before, it could not be read
-		case e.Err != nil: // before, it was what the tree has
+			return nil, ErrExpired // the object was unreadable before this event
+		case e.Err != nil: // the tree still has the object from before
 		case e.Prev != nil:
 			if _, replaced := tree.ReplaceOrInsert(e.Prev); !replaced {
 				tally(spaces, e.Prev.Namespace, 1)

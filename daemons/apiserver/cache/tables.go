@@ -11,15 +11,14 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// tables are where resources are found. They never change under a reader: kinds that
-// come and go make new ones.
+// tables map names and keys to resources. They are immutable: adding or removing a kind creates new ones.
 type tables struct {
 	byKey  map[string]*Resource // by storage key
 	byName map[schema.GroupResource]*Resource
 }
 
-// Add fills the cache of a further kind and lets it be found, in place of one of the
-// same name, whose watchers are told to list again.
+// Add fills the cache of a further kind and makes it available. It replaces a kind of the same name, whose watches end
+// so that their clients list again.
 func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 	r := c.newResource(k)
 	r.filling = true
@@ -47,7 +46,7 @@ func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 		return fmt.Errorf("read the %s that are stored: %w", k.GR(), err)
 	}
 	held := r.held
-	if r.floor < revision { // otherwise everything was loaded anew meanwhile
+	if r.floor < revision { // otherwise everything was loaded again meanwhile
 		r.reset(entries, unread, revision)
 	}
 	r.filling, r.held = false, nil
@@ -59,7 +58,7 @@ func (c *Cache) Add(ctx context.Context, k *kinds.Kind) error {
 	return nil
 }
 
-// Drop forgets a kind.
+// Drop removes a kind.
 func (c *Cache) Drop(k *kinds.Kind) {
 	c.feed.Lock()
 	defer c.feed.Unlock()
@@ -74,7 +73,7 @@ func (c *Cache) Drop(k *kinds.Kind) {
 	r.end()
 }
 
-// change puts new tables in the place of the old ones. The feed is held.
+// change replaces the tables. The caller holds c.feed.
 func (c *Cache) change(f func(*tables)) {
 	was := c.tables.Load()
 	t := &tables{byKey: maps.Clone(was.byKey), byName: maps.Clone(was.byName)}
@@ -82,7 +81,7 @@ func (c *Cache) change(f func(*tables)) {
 	c.tables.Store(t)
 }
 
-// read reads what the store holds of one kind, once.
+// read reads all objects of one kind from the store.
 func (c *Cache) read(
 	ctx context.Context,
 	r *Resource,

@@ -2,17 +2,17 @@ package cache
 
 import "math"
 
-// Topic is what a watcher is concerned with. The zero value is everything; otherwise
-// one of a namespace, a key, or a value of an indexed field.
+// Topic is what a watch selects. The zero value is everything. Otherwise it is one of a namespace, a key, or a value of
+// an indexed field.
 type Topic struct {
 	Namespace string
 	Key       string
-	Field     int // 1 + index in Kind.IndexedFields; 0: none
+	Field     int // 1 + index in Kind.IndexedFields; 0 if none
 	Value     string
 }
 
-// topics are logs of their own for what somebody watches, so that an event costs only
-// those whom it concerns. A topic lives as long as it has readers.
+// topics holds a separate log for each topic that is being watched, so that an event costs only the watches that it
+// concerns. A topic exists as long as it has readers.
 type topics struct {
 	byNamespace map[string]*topic
 	byKey       map[string]*topic
@@ -42,7 +42,7 @@ func (t *topics) each(f func(*topic)) {
 	}
 }
 
-// place returns the map that a topic is in and its name there.
+// place returns the map that has a topic, and the topic's name in it.
 func (t *topics) place(what Topic) (map[string]*topic, string) {
 	switch {
 	case what.Key != "":
@@ -54,8 +54,8 @@ func (t *topics) place(what Topic) (map[string]*topic, string) {
 	}
 }
 
-// append hands events to the topics that they concern. It is called with the
-// resource's lock held, after the events are in its log.
+// append appends events to the topics that they concern. The caller holds the resource's lock, and has appended the
+// events to its log.
 func (t *topics) append(r *Resource, events []*Event) {
 	var concerned map[*topic][]*Event
 	add := func(to *topic, e *Event) {
@@ -84,7 +84,7 @@ func (t *topics) append(r *Resource, events []*Event) {
 			if len(values) == 0 {
 				continue
 			}
-			if e.Err != nil { // whom it now concerns is not known
+			if e.Err != nil { // the new field values are unknown, so all topics by field get it
 				for _, topic := range values {
 					add(topic, e)
 				}
@@ -106,14 +106,14 @@ func (t *topics) append(r *Resource, events []*Event) {
 	}
 }
 
-// concerns says whether a topic has to do with an event.
+// concerns reports whether an event belongs to a topic.
 func (r *Resource) concerns(what Topic, e *Event) bool {
 	for _, entry := range []*Entry{e.Prev, e.Entry} {
 		if entry == nil {
 			continue
 		}
 		if e.Err != nil && what.Field > 0 {
-			return true // for all that is known
+			return true // the new field value is unknown
 		}
 		switch {
 		case what.Key != "":
@@ -133,8 +133,8 @@ func (r *Resource) concerns(what Topic, e *Event) bool {
 	return false
 }
 
-// Watch returns a cursor over the events of a topic after a revision that has been
-// reached. The caller closes it.
+// Watch returns a cursor over the events of a topic after a revision, which must have been reached. The caller closes
+// the cursor.
 func (r *Resource) Watch(what Topic, after int64) (*Cursor, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +148,7 @@ func (r *Resource) Watch(what Topic, after int64) (*Cursor, error) {
 	in, name := r.topics.place(what)
 	t := in[name]
 	if t == nil {
-		// It begins with what the log has, and from then on covers what the log covers.
+		// A new topic starts with the matching events of the log, so that it covers the same revisions.
 		t = &topic{eventLog: newEventLog(r.log.floor)}
 		all, _, err := r.log.after(r.log.floor)
 		if err != nil {

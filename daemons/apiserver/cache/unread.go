@@ -10,15 +10,15 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// unread are the objects of a resource whose values the store has and that cannot be read: what encrypts them is not to
-// be had, or what is stored is no object. They are neither missing nor as they were before.
+// unread holds the objects of a resource that are stored but cannot be read, because the encryption key is unavailable
+// or the value is invalid. They are neither missing nor as they were before.
 type unread struct {
-	some atomic.Bool // whether there are any: most of the time there are none
+	some atomic.Bool // whether there are any; usually there are none
 	mu   sync.RWMutex
 	keys map[string]error
 }
 
-// with adds to a map that may be none.
+// with adds an entry to a map, which may be nil, and returns the map.
 func with(m map[string]error, key string, err error) map[string]error {
 	if m == nil {
 		m = map[string]error{}
@@ -33,7 +33,7 @@ func (u *unread) add(keys map[string]error) {
 	}
 }
 
-// follow takes in changes that readers see by now.
+// follow records changes that readers can see already.
 func (u *unread) follow(changes []change) {
 	if !u.some.Load() {
 		return
@@ -50,7 +50,7 @@ func (u *unread) replace(keys map[string]error) {
 	u.some.Store(len(keys) > 0)
 }
 
-// note takes in a change of a key: nil when it can be read, or is gone.
+// note records whether a key can be read. err is nil if it can, or if the object is gone.
 func (u *unread) note(key string, err error) {
 	if err == nil && !u.some.Load() {
 		return
@@ -78,8 +78,8 @@ func (u *unread) of(key string) error {
 	return u.keys[key]
 }
 
-// Unread says why an object cannot be read, or one of those whose keys begin with a prefix that ends in a slash or
-// is empty.
+// Unread returns why an object cannot be read. If key is empty or ends in a slash, it is a prefix, and Unread returns
+// the error of one object with that prefix.
 func (r *Resource) Unread(key string) error {
 	if all := r.AllUnread(key, 1); len(all) > 0 {
 		return all[0]
@@ -87,7 +87,7 @@ func (r *Resource) Unread(key string) error {
 	return nil
 }
 
-// AllUnread is Unread of the first of them, in no order, and at most so many.
+// AllUnread is like Unread, but returns up to most errors, unordered.
 func (r *Resource) AllUnread(key string, most int) []error {
 	u := &r.unread
 	if !u.some.Load() {
@@ -112,7 +112,7 @@ func (r *Resource) AllUnread(key string, most int) []error {
 	return all
 }
 
-// CountUnread is how many there are, and how many of them could not be read for a reason that will not pass by itself.
+// CountUnread returns the number of unreadable objects, and how many of them will not become readable by themselves.
 func (r *Resource) CountUnread() (all, lasting int) {
 	u := &r.unread
 	if !u.some.Load() {
@@ -129,15 +129,14 @@ func (r *Resource) CountUnread() (all, lasting int) {
 	return all, lasting
 }
 
-// undecodable says, and returns, that what the store holds of an object is none.
+// undecodable logs and returns the error for a stored value that cannot be decoded.
 func (r *Resource) undecodable(key string, revision int64, err error) error {
 	err = &store.Unreadable{Key: r.prefix + key, Revision: revision, What: store.NotDecodable, Err: err}
 	r.tell(err)
 	return err
 }
 
-// tell logs that what the store holds cannot be read, and does so for good: what will pass is counted, and may be
-// everything.
+// tell logs a permanent read error. Temporary ones are only counted, because they may concern all objects.
 func (r *Resource) tell(err error) {
 	if why := (*store.Unreadable)(nil); errors.As(err, &why) && !why.Passing {
 		r.logger.Error(
@@ -149,13 +148,13 @@ func (r *Resource) tell(err error) {
 	}
 }
 
-// spoiled returns why an entry cannot be decoded, and has its resource count it as unread if it still is what there is.
+// spoiled returns the error for an entry that cannot be decoded. If the entry is current, spoiled marks it as unread.
 func (e *Entry) spoiled(err error) error {
 	r := e.home
 	if r == nil {
 		return &store.Unreadable{Key: e.Key, Revision: e.Revision, What: store.NotDecodable, Err: err}
 	}
-	r.mu.Lock() // what comes after it is noted after this
+	r.mu.Lock() // so that a later change of the object is recorded after this
 	defer r.mu.Unlock()
 	if now, there := r.tree.Get(e); there && now == e {
 		if !r.unread.has(e.Key) {
@@ -166,7 +165,7 @@ func (e *Entry) spoiled(err error) error {
 	return &store.Unreadable{Key: r.prefix + e.Key, Revision: e.Revision, What: store.NotDecodable, Err: err}
 }
 
-// named is an entry of which nothing is known but its name.
+// named returns an entry with only a name.
 func named(k *kinds.Kind, key string) *Entry {
 	e := &Entry{Key: key, Name: key, kind: k}
 	if namespace, name, ok := strings.Cut(key, "/"); ok {

@@ -7,7 +7,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// S12: what cannot be read at present is told as that, and is there again with the change that can be read.
+// An object that cannot be read at present is reported as such, until a change makes it readable.
+// Proves S12.
 func TestWhatCannotBeReadIsToldUntilItCan(t *testing.T) {
 	var secrets *kinds.Kind
 	for _, k := range kinds.All() {

@@ -9,11 +9,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Kind is the version that the entry is in.
+// Kind returns the version that the entry is in.
 func (e *Entry) Kind() *kinds.Kind { return e.kind }
 
-// In returns the same object in a version of its kind. It is converted when first asked
-// for.
+// In returns the same object in another version of its kind. It is converted at the first call.
 func (e *Entry) In(ctx context.Context, to *kinds.Kind) (*Entry, error) {
 	if e == nil || to.Untyped == nil || e.kind == to {
 		return e, nil
@@ -25,8 +24,7 @@ func (e *Entry) In(ctx context.Context, to *kinds.Kind) (*Entry, error) {
 	return one[0], nil
 }
 
-// Convert puts the same objects in a version into the places of entries, asking for all
-// that were not converted before at once.
+// Convert replaces entries by the same objects in another version. All that need converting are converted together.
 func Convert(ctx context.Context, entries []*Entry, to *kinds.Kind) error {
 	if to.Untyped == nil {
 		return nil
@@ -83,7 +81,7 @@ func (e *Entry) known(to *kinds.Kind) *Entry {
 	return nil
 }
 
-// learn keeps a version of the entry, and returns the one that is kept.
+// learn stores a converted version of the entry. If that version is stored already, learn returns the stored one.
 func (e *Entry) learn(v *Entry) *Entry {
 	for {
 		if have := e.known(v.kind); have != nil {
@@ -101,7 +99,7 @@ func (e *Entry) learn(v *Entry) *Entry {
 	}
 }
 
-// In returns the event in a version of its kind.
+// In returns the event in another version of its kind.
 func (e *Event) In(ctx context.Context, to *kinds.Kind) (*Event, error) {
 	both := []*Entry{e.Entry, e.Prev}
 	if err := Convert(ctx, both, to); err != nil {

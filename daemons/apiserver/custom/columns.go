@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// printed returns the columns after the name that a version declares, and how their
-// cells are made; nothing for none, which shows the age.
+// printed returns the columns after the name that a version declares, and a function that makes their cells. Both are
+// nil if it declares none; the table then shows the age.
 func printed(
 	list []apiextensionsv1.CustomResourceColumnDefinition,
 ) ([]metav1.TableColumnDefinition, func(runtime.Object) []any) {
@@ -47,15 +47,15 @@ func printed(
 	}
 }
 
-// cell returns what a column shows of an object: nothing where its path leads nowhere
-// or to something of another type.
+// cell returns a function that returns a column's value for an object. The value is nil if the path leads to nothing,
+// or to a value of another type.
 func cell(c apiextensionsv1.CustomResourceColumnDefinition) func(map[string]any) any {
 	path := "{" + c.JSONPath + "}"
 	if jsonpath.New(c.Name).Parse(path) != nil {
 		return func(map[string]any) any { return nil }
 	}
 	return func(content map[string]any) any {
-		// A parsed path keeps state while it is followed, so each row has its own.
+		// A parsed path has state while it is evaluated, so each row has its own.
 		p := jsonpath.New(c.Name).AllowMissingKeys(true)
 		if p.Parse(path) != nil {
 			return nil
@@ -75,7 +75,7 @@ func cell(c apiextensionsv1.CustomResourceColumnDefinition) func(map[string]any)
 	}
 }
 
-// value brings a value into the form of a column's type.
+// value converts a value to a column's type.
 func value(kind string, v any) any {
 	switch kind {
 	case "integer":

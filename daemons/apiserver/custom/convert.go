@@ -26,16 +26,16 @@ type Caller interface {
 
 const (
 	conversionTimeout = 30 * time.Second
-	// A review carries this many objects at most, so that one of a long list stays of a
-	// size that programs take.
+	// maxConverted is how many objects one review carries at most, so that the size of a review stays within what
+	// webhooks accept.
 	maxConverted = 500
 )
 
-// converter asks a conversion webhook.
+// converter converts objects by calling a conversion webhook.
 type converter struct {
 	call    Caller
 	to      backend.Webhook
-	version string // of the review
+	version string // version of the ConversionReview
 }
 
 func newConverter(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*converter, error) {
@@ -139,8 +139,8 @@ func (c *converter) ask(
 	return out, nil
 }
 
-// restore puts back what of its metadata an object keeps in every version: all but
-// labels and annotations. What tells objects apart must have stayed.
+// restore sets the metadata of a converted object to the original's, except labels and annotations. It returns an error
+// if kind, name, namespace or UID have changed.
 func restore(made, from *unstructured.Unstructured, to *kinds.Kind) error {
 	if is := made.GroupVersionKind(); is != to.GVK {
 		return fmt.Errorf("expected %s, got %s", to.GVK, is)

@@ -41,7 +41,8 @@ func conditionOf(
 	return "", "", ""
 }
 
-// S12: names belong to the definition of a group that had them first.
+// A name belongs to the first definition of a group that has it.
+// Proves S12.
 func TestNamesAreAcceptedOnce(t *testing.T) {
 	now := time.Now()
 	first := definition(
@@ -91,7 +92,8 @@ func TestNamesAreAcceptedOnce(t *testing.T) {
 	}
 }
 
-// S12: whether a definition in a group of Kubernetes' own was agreed upon is one of its conditions.
+// A condition states whether a definition in one of Kubernetes' own groups was approved.
+// Proves S12.
 func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
 	for annotation, want := range map[string][2]string{
 		"https://github.com/kubernetes/enhancements/pull/1111": {"True", "ApprovedAnnotation"},
@@ -126,7 +128,8 @@ func TestDefinitionsInProtectedGroupsSayWhoAgreed(t *testing.T) {
 	}
 }
 
-// S12: a column shows what its path leads to, in the form of its type, and else nothing.
+// A column shows the value at its path in the form of its type, or nothing.
+// Proves S12.
 func TestColumnsShowWhatTheirPathsLeadTo(t *testing.T) {
 	object := map[string]any{
 		"spec": map[string]any{
@@ -164,7 +167,8 @@ func (f answers) Call(_ context.Context, _ backend.Webhook, _ time.Duration, in,
 	return f(in.(*apiextensionsv1.ConversionReview), out.(*apiextensionsv1.ConversionReview))
 }
 
-// S12: what a conversion webhook answers is believed when it is whole, and only as far as it may change an object.
+// A conversion webhook's response is accepted only if it is complete, and changes only what it may change.
+// Proves S12.
 func TestConversionsThatAreNotWholeAreRefused(t *testing.T) {
 	url := "https://a.example.com/"
 	d := definition("1", apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Kind: "Widget"})

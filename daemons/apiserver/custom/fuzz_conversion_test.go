@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// answering is a webhook that answers with bytes, to whatever it is asked.
+// answering is a webhook that always responds with the same bytes.
 type answering struct{ text []byte }
 
 func (a answering) Call(_ context.Context, _ backend.Webhook, _ time.Duration, in, out any) error {
@@ -22,13 +22,13 @@ func (a answering) Call(_ context.Context, _ backend.Webhook, _ time.Duration, i
 		return err
 	}
 	if answer := out.(*apiextensionsv1.ConversionReview); answer.Response != nil && answer.Response.UID == "" {
-		answer.Response.UID = in.(*apiextensionsv1.ConversionReview).Request.UID // nobody can know it before
+		answer.Response.UID = in.(*apiextensionsv1.ConversionReview).Request.UID // a recorded response cannot know the UID of the request
 	}
 	return nil
 }
 
-// FuzzConversion takes what a conversion webhook answers, whatever that is: an error, or the objects that it was given
-// in the other version, each with its name and what metadata no version changes.
+// FuzzConversion processes arbitrary responses of a conversion webhook. The result must be an error, or the given
+// objects in the other version with unchanged names and immutable metadata.
 func FuzzConversion(f *testing.F) {
 	const head = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"","result":{"status":"Success"},"convertedObjects":[`
 	for _, converted := range []string{

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// FuzzColumn shows any object in a column of any path.
+// FuzzColumn shows arbitrary objects in columns with arbitrary paths.
 func FuzzColumn(f *testing.F) {
 	for _, path := range []string{".spec.a", `.status.conditions[?(@.type=="Ready")].status`, ".spec.list[-1:].b", ".spec..b", `.metadata.annotations.a\.b/c`, ".spec.list[0,1]", ".spec['a','list']", ".spec.list[*]"} {
 		for _, kind := range []string{"string", "integer", "date"} {
@@ -38,7 +38,7 @@ func FuzzColumn(f *testing.F) {
 	})
 }
 
-// FuzzRule judges any object, and its change, by any rule in CEL.
+// FuzzRule validates arbitrary objects, and their changes, by arbitrary rules in CEL.
 func FuzzRule(f *testing.F) {
 	for _, rule := range []string{
 		"self.a > 1", "self.list.all(x, x.b != '')", "self == oldSelf", "self.list.map(x, x.b).join(',').size() < " +

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// FuzzDefinition makes kinds of definitions that are accepted, and objects of those.
+// FuzzDefinition converts valid definitions to kinds, and decodes objects of these kinds.
 func FuzzDefinition(f *testing.F) {
 	const head = `{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},"versions":[{"name":"v1","served":true,"storage":true,`
 	f.Add(

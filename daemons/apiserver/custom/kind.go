@@ -1,6 +1,6 @@
-// Package custom turns CustomResourceDefinitions into kinds: it decides which names a
-// definition may have, and makes of its schemas how objects are read, checked, shown
-// and described. Serving and storing them is left to the API server.
+// Package custom converts CustomResourceDefinitions to kinds. It decides which names a definition may have. From its
+// schemas it makes the functions that decode, validate, print and describe objects. The API server serves and stores
+// the objects.
 package custom
 
 import (
@@ -20,8 +20,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Kind returns what a definition whose names are accepted declares, in the version that
-// is stored; the others are of its family. How they are converted by a webhook, call knows.
+// Kind returns the kind that a definition with accepted names declares, in the stored version. The other versions are
+// in its family. call calls the conversion webhook.
 func Kind(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*kinds.Kind, error) {
 	f := &kinds.Family{}
 	for i := range d.Spec.Versions {
@@ -41,7 +41,7 @@ func Kind(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*kinds.Kind
 	if f.Stored == nil {
 		return nil, fmt.Errorf("no version of %s is stored", d.Name)
 	}
-	// Names of versions tell their stability and age.
+	// The names of versions express their stability and age.
 	slices.SortFunc(f.Served, func(a, b *kinds.Kind) int {
 		return apiversion.CompareKubeAwareVersionStrings(b.GVK.Version, a.GVK.Version)
 	})
@@ -55,7 +55,7 @@ func Kind(d *apiextensionsv1.CustomResourceDefinition, call Caller) (*kinds.Kind
 	return f.Stored, nil
 }
 
-// kind is one version of a definition as a kind of its own.
+// kind returns one version of a definition as a kind.
 func (v *version) kind(d *apiextensionsv1.CustomResourceDefinition, f *kinds.Family) *kinds.Kind {
 	names := d.Status.AcceptedNames
 	columns, row := printed(v.spec.AdditionalPrinterColumns)
@@ -102,7 +102,7 @@ func does(f func(*unstructured.Unstructured)) func(runtime.Object) {
 	}
 }
 
-// statusOf is the status subresource: it changes the status and nothing else.
+// statusOf returns the status subresource, which changes only the status.
 func statusOf(v *version) *kinds.Status {
 	return &kinds.Status{
 		KeepsMeta: true,
@@ -122,8 +122,7 @@ func statusOf(v *version) *kinds.Status {
 	}
 }
 
-// scaleOf reads and sets replicas at the paths that a definition names, which are
-// fields joined by dots.
+// scaleOf reads and sets replicas at the paths that a definition declares, field names joined by dots.
 func scaleOf(s *apiextensionsv1.CustomResourceSubresourceScale) *kinds.Scale {
 	number := func(u *unstructured.Unstructured, path string) int32 {
 		v, _, err := unstructured.NestedInt64(u.Object, at(path)...)
@@ -146,7 +145,7 @@ func scaleOf(s *apiextensionsv1.CustomResourceSubresourceScale) *kinds.Scale {
 		},
 		Set: func(obj runtime.Object, replicas int32) {
 			if u, ok := obj.(*unstructured.Unstructured); ok {
-				// What stands in the way was refused when the object was written.
+				// Validation has refused objects in which a parent of the field is no object.
 				_ = unstructured.SetNestedField(u.Object, int64(replicas), at(s.SpecReplicasPath)...)
 			}
 		},
@@ -155,7 +154,7 @@ func scaleOf(s *apiextensionsv1.CustomResourceSubresourceScale) *kinds.Scale {
 
 func at(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// selectable are the fields that a version lets clients select by.
+// selectable returns a function that returns the fields by which clients may select objects of a version.
 func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime.Object) fields.Set {
 	paths := map[string][]string{}
 	for _, f := range v.SelectableFields {
@@ -181,7 +180,7 @@ func selectable(v *apiextensionsv1.CustomResourceDefinitionVersion) func(runtime
 	}
 }
 
-// deprecation is what whoever uses a version is warned of; empty: nothing.
+// deprecation returns the warning for users of a version; empty if it is not deprecated.
 func deprecation(
 	d *apiextensionsv1.CustomResourceDefinition,
 	v *apiextensionsv1.CustomResourceDefinitionVersion,
@@ -195,7 +194,7 @@ func deprecation(
 	return fmt.Sprintf("%s/%s %s is deprecated", d.Spec.Group, v.Name, d.Spec.Names.Kind)
 }
 
-// finalizerDoubts warns of finalizers whose names others may have as well.
+// finalizerDoubts warns of finalizers whose names may conflict with other writers' finalizers.
 func finalizerDoubts(obj runtime.Object) []string {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

@@ -10,15 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Names are those that definitions have accepted, with who has: looking one up costs the same however many there are.
+// Names maps the names that definitions have accepted to the definition's UID. The cost of a lookup does not depend on
+// their number.
 type Names map[named]types.UID
 
 type named struct {
 	group, name string
-	kind        bool // or a list's kind; else a resource's
+	kind        bool // whether it is the name of a kind or list kind, not of a resource
 }
 
-// NamesOf returns the names that definitions have.
+// NamesOf returns the accepted names of definitions.
 func NamesOf(all []*apiextensionsv1.CustomResourceDefinition) Names {
 	n := make(Names, 6*len(all))
 	for _, d := range all {
@@ -27,7 +28,7 @@ func NamesOf(all []*apiextensionsv1.CustomResourceDefinition) Names {
 	return n
 }
 
-// Accept adds those that a definition has from now on.
+// Accept adds names that a definition has accepted.
 func (n Names) Accept(
 	d *apiextensionsv1.CustomResourceDefinition,
 	names apiextensionsv1.CustomResourceDefinitionNames,
@@ -39,7 +40,7 @@ func (n Names) Accept(
 	n.add(named{d.Spec.Group, names.ListKind, true}, d.UID)
 }
 
-// several stands for more than one definition with the same name.
+// several marks a name that more than one definition has.
 const several types.UID = ""
 
 func (n Names) add(name named, of types.UID) {
@@ -49,21 +50,20 @@ func (n Names) add(name named, of types.UID) {
 	n[name] = of
 }
 
-// taken says whether another definition has a name.
+// taken reports whether another definition has a name.
 func (n Names) taken(d *apiextensionsv1.CustomResourceDefinition, name named) bool {
 	of, there := n[name]
 	return there && of != d.UID
 }
 
-// Judge returns a definition's status as the names of all definitions let it be:
-// names that another one of the group has accepted before are not accepted, and a
-// definition whose names are all accepted is established for good.
+// Judge returns a definition's new status, given the names of all definitions. Names that another definition of the
+// group has accepted are not accepted. A definition whose names are all accepted is established for good.
 func Judge(
 	d *apiextensionsv1.CustomResourceDefinition,
 	all Names,
 	now time.Time,
 ) apiextensionsv1.CustomResourceDefinitionStatus {
-	// Its schemas are large, and no part of this.
+	// The schemas are large and not needed, so they are not copied.
 	out := &apiextensionsv1.CustomResourceDefinition{Status: *d.Status.DeepCopy()}
 	resources := func(name string) bool { return all.taken(d, named{d.Spec.Group, name, false}) }
 	taken := func(name string) bool { return all.taken(d, named{d.Spec.Group, name, true}) }
@@ -128,8 +128,8 @@ func Judge(
 	return out.Status
 }
 
-// approval says of a definition in a group of Kubernetes' own whether those who keep its API have agreed, as the
-// definition's annotation tells.
+// approval returns the condition of a definition in one of Kubernetes' own groups: whether its annotation states that
+// the API was approved. protected is false for other groups.
 func approval(
 	d *apiextensionsv1.CustomResourceDefinition,
 ) (c apiextensionsv1.CustomResourceDefinitionCondition, protected bool) {

@@ -27,16 +27,16 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 )
 
-// version is one version of a definition with what its schema says.
+// version is one version of a definition, with its compiled schema.
 type version struct {
 	spec     *apiextensionsv1.CustomResourceDefinitionVersion
 	gvk      schema.GroupVersionKind
-	preserve bool // of unknown fields, everywhere
+	preserve bool // keep unknown fields everywhere
 	shape    *structural.Structural
 	schema   validation.SchemaValidator
-	status   validation.SchemaValidator // nil: the schema has no status
-	promised *structural.Structural     // the status alone, where it has defaults; nil: it has none
-	// rules are compiled when first needed; nil where there are none.
+	status   validation.SchemaValidator // nil if the schema has no status
+	promised *structural.Structural     // the schema of the status, if it has defaults; otherwise nil
+	// rules compiles the rules at the first call; nil if there are none.
 	rules func() *cel.Validator
 }
 
@@ -77,7 +77,7 @@ func newVersion(
 	return v, nil
 }
 
-// accept brings what a client sent into shape and returns the fields that it dropped.
+// accept coerces and prunes an object that a client sent. It returns the unknown fields.
 func (v *version) accept(u *unstructured.Unstructured) (unknown []string, err error) {
 	m, found, odd, err := objectmeta.GetObjectMetaWithOptions(
 		u.Object,
@@ -122,13 +122,13 @@ func (v *version) prune(u *unstructured.Unstructured) {
 	}
 }
 
-// fill puts defaults where nothing is, or a null that may not be.
+// fill sets defaults for absent fields, and for nulls that are not allowed.
 func (v *version) fill(u *unstructured.Unstructured) {
 	defaulting.PruneNonNullableNullsWithoutDefaults(u.Object, v.shape)
 	defaulting.Default(u.Object, v.shape)
 }
 
-// hasDefaults says whether a schema has defaults anywhere.
+// hasDefaults reports whether a schema has defaults at any depth.
 func hasDefaults(s *structural.Structural) bool {
 	if s == nil {
 		return false
@@ -142,8 +142,8 @@ func hasDefaults(s *structural.Structural) bool {
 		s.AdditionalProperties != nil && hasDefaults(s.AdditionalProperties.Structural)
 }
 
-// complete returns the object with the defaults of its status. A create drops the status that it was sent with, those
-// filled in among it, and is stored without; who reads the object sees them nevertheless.
+// complete returns the object with the defaults of its status. A create drops the sent status together with its
+// defaults, so the stored object has none. Readers get the defaults nevertheless.
 func (v *version) complete(u *unstructured.Unstructured) *unstructured.Unstructured {
 	if v.promised == nil {
 		return u
@@ -159,7 +159,7 @@ func (v *version) complete(u *unstructured.Unstructured) *unstructured.Unstructu
 		return u
 	}
 	out := &unstructured.Unstructured{Object: maps.Clone(u.Object)}
-	// It is given its resource version, which is not to be seen in the one that was given.
+	// The copy's resource version will be set, and the original must not change.
 	if metadata, ok := u.Object["metadata"].(map[string]any); ok {
 		out.Object["metadata"] = maps.Clone(metadata)
 	}
@@ -167,20 +167,20 @@ func (v *version) complete(u *unstructured.Unstructured) *unstructured.Unstructu
 	return out
 }
 
-// read turns an object of any version into this one.
+// read converts an object of any version to this version.
 func (v *version) read(u *unstructured.Unstructured) {
 	u.SetGroupVersionKind(v.gvk)
-	// What is malformed is dropped: the object must stay readable.
+	// Malformed metadata is dropped, because the object must stay readable.
 	if m, found, err := objectmeta.GetObjectMeta(u.Object, true); err == nil && found {
-		_ = objectmeta.SetObjectMeta(u.Object, m) // as above
+		_ = objectmeta.SetObjectMeta(u.Object, m) // see above
 	}
-	_ = objectmeta.Coerce(nil, u.Object, v.shape, false, true) // as above
+	_ = objectmeta.Coerce(nil, u.Object, v.shape, false, true) // see above
 	v.prune(u)
 	v.fill(u)
 }
 
-// check returns what is wrong with an object, or with its status alone; old is nil for
-// a new one. What was wrong already and has not changed may stay.
+// check returns the errors of an object, or of its status only. old is nil for a new object. Errors that old had
+// already are ignored, if the value has not changed.
 func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorList {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -229,7 +229,7 @@ func (v *version) check(obj, old runtime.Object, statusOnly bool) field.ErrorLis
 	return append(errs, broken...)
 }
 
-// blocks says whether rules could stumble over what is wrong already.
+// blocks reports whether errors could make the evaluation of rules fail.
 func blocks(errs field.ErrorList) bool {
 	for _, e := range errs {
 		switch e.Type {
@@ -244,7 +244,7 @@ func blocks(errs field.ErrorList) bool {
 	return false
 }
 
-// checkScale refuses replicas that are no number of replicas.
+// checkScale returns errors for invalid numbers of replicas.
 func (v *version) checkScale(u *unstructured.Unstructured) field.ErrorList {
 	if v.spec.Subresources == nil || v.spec.Subresources.Scale == nil {
 		return nil
@@ -266,8 +266,7 @@ func (v *version) checkScale(u *unstructured.Unstructured) field.ErrorList {
 	return errs
 }
 
-// describe returns the schema as OpenAPI tells it, which clients can read: version 2
-// knows less.
+// describe returns the schema as published in OpenAPI. Version 2 supports fewer features.
 func (v *version) describe(v3 bool) (map[string]any, error) {
 	shape := v.shape
 	if !v3 {
@@ -283,7 +282,7 @@ func (v *version) describe(v3 bool) (map[string]any, error) {
 	}
 	switch {
 	case !v3 && (v.preserve || v.shape.XPreserveUnknownFields):
-		return map[string]any{"type": "object"}, nil // kubectl refuses what is not named as soon as anything is
+		return map[string]any{"type": "object"}, nil // kubectl would refuse unknown fields if any field were declared
 	case v.preserve:
 		return map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}, nil
 	}

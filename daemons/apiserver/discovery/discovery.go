@@ -1,6 +1,5 @@
-// Package discovery tells clients what is served: the lists of groups, versions and
-// resources under /api and /apis, plain and aggregated. All of it follows from the
-// kinds' declarations.
+// Package discovery serves the lists of groups, versions and resources under /api and /apis, plain and aggregated. They
+// follow from the kinds' declarations.
 package discovery
 
 import (
@@ -25,7 +24,7 @@ import (
 // Handler answers /api, /apis, /apis/GROUP, and the list of a group version.
 type Handler struct {
 	documents map[string]document // by path
-	whole     map[string]document // aggregated, for /api and /apis
+	whole     map[string]document // aggregated documents of /api and /apis
 	shown     map[string]shown    // by group
 
 	// Addresses are the server addresses that /api returns.
@@ -67,7 +66,7 @@ func (h *Handler) versions(client string) metav1.APIVersions {
 		ServerAddressByClientCIDRs: h.Addresses.of(client)}
 }
 
-// document is what is answered, with the tag that tells it from others.
+// document is a response with its ETag.
 type document struct {
 	data []byte
 	tag  string
@@ -79,8 +78,8 @@ func tagged(data []byte) document {
 	return document{data, fmt.Sprintf(`"%X"`, sum.Sum64())}
 }
 
-// New returns the discovery of a list of kinds, and of what other servers serve. Groups that are as they were before
-// are shared with was, which may be nil.
+// New returns the discovery documents of a list of kinds, and of the group versions that other servers serve. It reuses
+// unchanged groups of was, which may be nil.
 func New(was *Handler, list []*kinds.Kind, others ...Other) *Handler {
 	h := &Handler{documents: map[string]document{}, whole: map[string]document{}, shown: map[string]shown{}}
 	members, order := membersOf(list, others)
@@ -109,14 +108,14 @@ func New(was *Handler, list []*kinds.Kind, others ...Other) *Handler {
 	return h
 }
 
-// joined is a list's document.
+// joined returns the document of a list.
 func joined(head string, items [][]byte) []byte {
 	return slices.Concat([]byte(head), bytes.Join(items, []byte(",")), []byte("]}\n"))
 }
 
 func (h *Handler) add(path string, v any) { h.documents[path] = tagged(encode(v)) }
 
-// encode returns the JSON of a value that always has one.
+// encode returns the JSON of a value that can always be encoded.
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -127,7 +126,7 @@ func encode(v any) []byte {
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// Knows says whether there is a document at a path.
+// Knows reports whether there is a document at a path.
 func (h *Handler) Knows(path string) bool {
 	_, ok := h.documents[strings.TrimSuffix(path, "/")]
 	return ok
@@ -142,7 +141,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		if wantsAggregated(r) {
 			document, kind = whole, aggregated
-			w.Header().Set("Cache-Control", "public") // whoever keeps it has its tag to ask with
+			w.Header().Set("Cache-Control", "public") // clients may cache it, and revalidate with the ETag
 		} else if path == "/api" {
 			document = tagged(encode(h.versions(r.RemoteAddr)))
 		}
@@ -153,11 +152,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_ = wire.WriteDocument(w, r, document.data) // the client is gone, or has it
+	_ = wire.WriteDocument(w, r, document.data) // the client has left, or has received it
 }
 
-// wantsAggregated says whether the aggregated form comes before the plain one in what
-// the client accepts.
+// wantsAggregated reports whether the client prefers the aggregated form to the plain one.
 func wantsAggregated(r *http.Request) bool {
 	for clause := range header.Elements(r.Header, "Accept") {
 		clause = strings.ReplaceAll(clause, " ", "")

@@ -24,8 +24,8 @@ func declared(group, version, kind string) *kinds.Kind {
 	}
 }
 
-// What is put together of parts is what the types encode to, and what follows from nothing is the same as what follows
-// from before.
+// Documents that are composed of parts equal the encoding of the types. Documents that reuse former parts equal those
+// that are made from scratch.
 func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
 	others := []Other{
 		{
@@ -76,7 +76,7 @@ func TestDocumentsAreTheSameHoweverTheyCameAbout(t *testing.T) {
 	}
 }
 
-// One more kind costs its group's documents: those of others are the very same.
+// One more kind changes only the documents of its group. The documents of other groups are reused.
 func TestOtherGroupsAreShared(t *testing.T) {
 	list := append(kinds.All(), declared("a.example.com", "v1", "a"), declared("b.example.com", "v1", "b"))
 	was := New(nil, list)

@@ -24,12 +24,12 @@ type version struct {
 	stale bool
 }
 
-// every is what kinds serve that do not say otherwise, in upstream's order.
+// every lists the verbs of kinds that declare none, in upstream's order.
 var every = metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
-// subresource is how a subresource shows: what it takes, and the verbs.
+// subresource is a subresource as listed: its kind and its verbs.
 type subresource struct {
-	kind  schema.GroupVersionKind // empty: the kind's own
+	kind  schema.GroupVersionKind // empty if it is the resource's kind
 	verbs metav1.Verbs
 }
 

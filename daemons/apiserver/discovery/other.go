@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Other is a group version that another server serves, with the resources that it
-// names. What is stale may have changed since.
+// Other is a group version that another server serves, with the resources that it lists. Stale means that they may have
+// changed since.
 type Other struct {
 	GroupVersion schema.GroupVersion
 	Resources    []metav1.APIResource
 	Stale        bool
 }
 
-// whole is the aggregated form of a list of resources.
+// whole returns the aggregated form of a list of resources.
 func whole(o Other) []apidiscovery.APIResourceDiscovery {
 	var out []apidiscovery.APIResourceDiscovery
 	at := map[string]int{}

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// members is what a group consists of: its documents follow from that.
+// members is everything in a group. The group's documents follow from it.
 type members struct {
 	kinds  []member
 	others []Other
@@ -27,11 +27,12 @@ type member struct {
 func (m members) same(other members) bool {
 	return slices.Equal(m.kinds, other.kinds) && slices.EqualFunc(m.others, other.others, func(a, b Other) bool {
 		return a.GroupVersion == b.GroupVersion && a.Stale == b.Stale && len(a.Resources) == len(b.Resources) &&
-			(len(a.Resources) == 0 || &a.Resources[0] == &b.Resources[0]) // lists never change
+			(len(a.Resources) == 0 || &a.Resources[0] == &b.Resources[0]) // lists are immutable, so comparing the address suffices
 	})
 }
 
-// membersOf sorts kinds, and what others serve, into groups, in the order in which they are declared.
+// membersOf sorts kinds and other servers' group versions into groups. It also returns the group names in the order of
+// declaration.
 func membersOf(list []*kinds.Kind, others []Other) (map[string]*members, []string) {
 	groups := map[string]*members{}
 	var order []string
@@ -65,13 +66,13 @@ func membersOf(list []*kinds.Kind, others []Other) (map[string]*members, []strin
 	return groups, order
 }
 
-// group returns the group of its members.
+// group returns the group with these members.
 func (m members) group(name string) *group {
 	g := &group{name: name}
 	sorted := len(m.others) > 0
 	for _, k := range m.kinds {
 		sorted = sorted ||
-			k.kind.Untyped != nil // several definitions make up a group: its versions are in the order of their names
+			k.kind.Untyped != nil // a group may have several definitions, so its versions are sorted by name
 		i := slices.IndexFunc(g.versions, func(v *version) bool { return v.name == k.gvk.Version })
 		if i < 0 {
 			g.versions = append(g.versions, &version{name: k.gvk.Version})
@@ -94,12 +95,12 @@ func (m members) group(name string) *group {
 	return g
 }
 
-// shown is a group as it is told.
+// shown holds the documents of a group.
 type shown struct {
 	of        members
-	documents map[string]document // its own and its versions', by path
-	plain     []byte              // among the others
-	whole     []byte              // with everything in it, among the others
+	documents map[string]document // of the group and its versions, by path
+	plain     []byte              // its item in the list of groups
+	whole     []byte              // its item in the aggregated list
 }
 
 func show(name string, of members) shown {

@@ -10,8 +10,8 @@ import (
 
 // Budget shares a limited amount among requests, for example the memory for request bodies. It follows priority levels.
 // The level that has received the least in proportion to its shares is served first. Within a level, flows are served
-// in turn, so that one flow delays another by at most the requests in progress. A level that holds nothing can use a
-// reserve even when other levels hold the rest.
+// in turn. So one flow delays another by at most the requests in progress. A level that holds nothing can use a reserve
+// even when other levels hold the rest.
 type Budget struct {
 	mu            sync.Mutex
 	free, reserve int64
@@ -68,7 +68,7 @@ func (b *Budget) Acquire(ctx context.Context, s *Schema, u *api.User, r *api.Req
 		b.levels[level] = l
 	}
 	if l.share = share; l.idle() {
-		l.had = max(l.had, b.clock) // an idle level does not accumulate a claim
+		l.had = max(l.had, b.clock) // an idle level does not save up a claim
 	}
 	w := &bidder{n, make(chan *Share, 1)}
 	l.enqueue(flow, w)

@@ -47,7 +47,8 @@ func inLine(b *Budget) (n int) {
 }
 
 // TestOneFlowDelaysNoOther fills the budget with requests of one service account and then sends requests of other
-// flows. Proves S12.
+// flows.
+// Proves S12.
 func TestOneFlowDelaysNoOther(t *testing.T) {
 	b := NewBudget(100, 25)
 	low, high := schemaOf("workload-low", 100), schemaOf("global-default", 20)

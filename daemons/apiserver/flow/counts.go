@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why a request gets no seat.
+// These are the reasons for refusing a request, as indexes into reasons.
 const (
 	queueFull = iota
 	concurrencyLimit
@@ -18,29 +18,29 @@ const (
 
 var reasons = [...]string{"queue-full", "concurrency-limit", "time-out", "cancelled"}
 
-// tally is what is counted of the requests that a schema gives to a level. It outlives changes of both.
+// tally holds the counters of a schema's requests in a level. It outlives changes of both.
 type tally struct {
 	level, schema                         string
 	dispatched, executing, seats, waiting atomic.Int64
 	rejected                              [len(reasons)]atomic.Int64
-	waited                                [2]histogram // in a queue: of those that were refused, and of the others
-	// of all but watches, and of watches until they have sent what there is
+	waited                                [2]histogram // time in a queue: of refused requests, and of the others
+	// execution time: of requests but watches, and of watches until they have sent their initial events
 	executed [2]histogram
 }
 
-// begin counts a request that has its seats.
+// begin counts a request that gets its seats.
 func (t *tally) begin(seats int) {
 	t.executing.Add(1)
 	t.seats.Add(int64(seats))
 }
 
-// end counts that a request has given its seats back.
+// end counts a request that returns its seats.
 func (t *tally) end(seats int) {
 	t.executing.Add(-1)
 	t.seats.Add(-int64(seats))
 }
 
-// Executed counts how long a request took once it had its turn; a watch's ends when it has sent what there is.
+// Executed records how long a request held its seats. A watch holds them until it has sent its initial events.
 func (s *Schema) Executed(d time.Duration, watch bool) {
 	if watch {
 		s.tally.executed[1].observe(d)
@@ -49,11 +49,11 @@ func (s *Schema) Executed(d time.Duration, watch bool) {
 	}
 }
 
-// idle says whether nobody is counted as being there.
+// idle reports whether no request is executing or waiting.
 func (t *tally) idle() bool { return t.executing.Load() == 0 && t.waiting.Load() == 0 }
 
-// counts are upstream's metrics of priority and fairness. Everything is read when somebody asks. Levels and schemas are
-// the only labels that are not fixed, and who may make those is trusted with more.
+// counts collects upstream's metrics of priority and fairness at each scrape. Levels and schemas are the only labels
+// without a fixed set of values, and users who may create those are trusted anyway.
 type counts struct {
 	c                                                                       *Controller
 	dispatched, executing, seats, queued, rejected, waited, executed, bytes *prometheus.Desc
@@ -141,8 +141,8 @@ func (n counts) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// limit is how many seats a level could use now: those that it never lends, and of the others what nobody uses or may
-// claim.
+// limit returns how many seats a level could use now: those that it never lends, and those that no other level uses or
+// may claim.
 func (c *Controller) limit(l *level) int {
 	if l.exempt {
 		return c.Seats

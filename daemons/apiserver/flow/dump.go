@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// DebugPath is where the controller says what it has at the moment. The paths below it and the columns are upstream's:
+// DebugPath serves the controller's current state. The paths below it and the columns are upstream's:
 // https://kubernetes.io/docs/reference/debug-cluster/flow-control/
 const DebugPath = "/debug/api_priority_and_fairness/"
 
-// dumps are the tables that are served.
+// dumps maps the paths below DebugPath to the functions that make their tables.
 var dumps = map[string]func(c *Controller, r *http.Request) [][]any{
 	"dump_priority_levels": (*Controller).dumpLevels,
 	"dump_queues":          (*Controller).dumpQueues,
@@ -47,13 +47,13 @@ func (c *Controller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			words[i] = fmt.Sprint(cell)
 		}
 		if _, err := fmt.Fprintln(out, strings.Join(words, ",\t")); err != nil {
-			return // the client is gone
+			return // the client has left
 		}
 	}
-	_ = out.Flush() // likewise
+	_ = out.Flush() // the client may have left
 }
 
-// byName returns the levels in the order of their names. The lock is held.
+// byName returns the levels, sorted by name. The caller holds c.mu.
 func (c *Controller) byName() []*level {
 	all := make([]*level, 0, len(c.levels))
 	for _, l := range c.levels {
@@ -106,7 +106,7 @@ func (c *Controller) dumpQueues(*http.Request) [][]any {
 	for _, l := range c.byName() {
 		for _, i := range slices.Sorted(maps.Keys(l.queues)) {
 			q := l.queues[i]
-			// Seats belong to a level: which queue a running request came from is not kept.
+			// Seats belong to a level. The queue that a running request came from is not recorded.
 			table = append(
 				table,
 				[]any{
@@ -183,7 +183,7 @@ func (c *Controller) dumpRequests(r *http.Request) [][]any {
 	return table
 }
 
-// plain returns what a client chose without what would look like another cell or row.
+// plain returns a client's text without characters that would start another cell or row.
 func plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == ',' {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// dumped returns a table as cells.
+// dumped returns the cells of a table.
 func dumped(t *testing.T, c *Controller, name string) (rows [][]string) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -87,7 +87,7 @@ func TestWhoWaitsIsShown(t *testing.T) {
 	}
 }
 
-// How many queues a level has is what somebody wrote into an object.
+// Users may configure any number of queues, so unused queues must cost nothing.
 func TestQueuesThatNobodyWaitsInCostNothing(t *testing.T) {
 	l := &level{queuing: queues(10_000_000, 2, 50)}
 	schema := &Schema{tally: &tally{}}

@@ -1,8 +1,7 @@
-// Package flow shares the API server's capacity out: FlowSchemas say to which priority level
-// a request belongs, and a level has seats of its own, lends those that it does not use, and
-// has requests wait in fair queues when it has none left. What a request costs, the API server
-// says: most take one seat, lists more. What they all together answer with from memory is
-// bounded, too.
+// Package flow shares the API server's capacity among requests. FlowSchemas assign requests to priority levels. A level
+// has seats of its own, lends those that it does not use, and queues requests fairly when it has none left. The API
+// server determines how many seats a request takes: most take one, lists more. The memory of all lists in progress is
+// limited, too.
 package flow
 
 import (
@@ -24,42 +23,42 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Config is what a controller is made of.
+// Config configures a Controller.
 type Config struct {
-	Objects api.Objects   // required: where FlowSchemas and PriorityLevelConfigurations are
-	Seats   int           // of all levels
-	Bytes   int64         // of lists that are being answered
+	Objects api.Objects   // required; has the FlowSchemas and PriorityLevelConfigurations
+	Seats   int           // of all levels together
+	Bytes   int64         // limit of the lists in progress
 	Wait    time.Duration // how long a request may wait
 	Env     run.Env       // required
 }
 
-// Controller decides when requests go on.
+// Controller decides when requests may run.
 type Controller struct {
 	Config
 
-	schemas  atomic.Pointer[[]*Schema] // by precedence; the last one takes everything
-	revision [2]int64                  // of the objects that they were made of
+	schemas  atomic.Pointer[[]*Schema] // by precedence; the last one matches everything
+	revision [2]int64                  // of the objects that they were made from
 
 	mu     sync.Mutex
 	levels map[string]*level
 	order  []*level
-	// tallies are by level and schema.
+	// tallies holds the counters by level and schema.
 	tallies map[[2]string]*tally
-	// reserved is what all levels use, or may claim at any time: the sum of max(used, least).
+	// reserved is the number of seats that the levels use or may claim at any time: the sum of max(used, least).
 	reserved int
 	bytes    int64
 	waiting  int
 }
 
-// Work is what a request costs.
+// Work is the cost of a request.
 type Work struct {
 	Seats int
-	Bytes int64 // of a list
+	Bytes int64 // size of a list
 }
 
-// Ticket is a request's seats. The zero Ticket has none.
+// Ticket holds a request's seats. The zero Ticket has none.
 type Ticket struct {
-	c    *Controller // nil: of an exempt level
+	c    *Controller // nil for an exempt level
 	s    *Schema
 	work Work
 }
@@ -69,7 +68,7 @@ var (
 	levelsGR  = schema.GroupResource{Group: flowcontrolv1.GroupName, Resource: "prioritylevelconfigurations"}
 )
 
-// New returns a controller with the objects that every cluster has, until Run finds others.
+// New returns a controller with the default objects, until Run reads those of the cluster.
 func New(c Config) (*Controller, error) {
 	f := &Controller{
 		Config:   c,
@@ -84,10 +83,10 @@ func New(c Config) (*Controller, error) {
 	return f, nil
 }
 
-// lookEvery is how often it is looked whether the objects have changed.
+// lookEvery is the interval at which the objects are checked for changes.
 const lookEvery = 250 * time.Millisecond
 
-// Run follows the objects until ctx ends.
+// Run applies changes of the objects until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -101,8 +100,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// look takes in the objects if they have changed. The ones that must be there are there even
-// if somebody has removed them.
+// look reads the objects if they have changed. It adds mandatory objects that were deleted.
 func (c *Controller) look() {
 	revision := [2]int64{c.Objects.Revision(schemasGR), c.Objects.Revision(levelsGR)}
 	if revision == c.revision {
@@ -164,8 +162,8 @@ func (c *Controller) take(
 		if levels[name] == nil && l.used == 0 && l.waiting == 0 {
 			delete(c.levels, name)
 		} else if levels[name] == nil {
-			l.nominal, l.least = 0, 0 // those that it still has come to their end
-			c.revision[0] = -1        // and then it is looked again
+			l.nominal, l.least = 0, 0 // a deleted level keeps its running and waiting requests
+			c.revision[0] = -1        // until they end, look runs again
 		}
 	}
 	c.order, c.reserved = nil, 0
@@ -181,7 +179,7 @@ func (c *Controller) take(
 	for _, o := range schemas {
 		name := o.Spec.PriorityLevelConfiguration.Name
 		if levels[name] == nil {
-			continue // it dangles
+			continue // it refers to a level that does not exist
 		}
 		key := [2]string{name, o.Name}
 		if tallies[key] = c.tallies[key]; tallies[key] == nil {
@@ -205,7 +203,7 @@ func (c *Controller) take(
 	c.dispatch()
 }
 
-// Classify finds the first schema that matches.
+// Classify returns the first schema that matches a request.
 func (c *Controller) Classify(u *api.User, r *api.Request) *Schema {
 	list := *c.schemas.Load()
 	for _, s := range list {
@@ -216,11 +214,10 @@ func (c *Controller) Classify(u *api.User, r *api.Request) *Schema {
 	return list[len(list)-1]
 }
 
-// ErrRefused is that there was no seat in time.
+// ErrRefused reports that no seat became free in time.
 var ErrRefused = errors.New("no seat is free")
 
-// Enter returns with the request's seats, at once where there are some. It returns ErrRefused
-// when there are none in time.
+// Enter waits until the request has its seats. It returns ErrRefused if there are none in time.
 func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.Request, work Work) (Ticket, error) {
 	l := s.level
 	c.mu.Lock()
@@ -240,7 +237,7 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 	queued := l.enqueue(w, hash(s.Name, w.flow))
 	if queued {
 		c.waiting++
-		c.dispatch() // others' waiters may be what it seemed to wait for
+		c.dispatch() // a request of another level may be able to run
 	}
 	reason := queueFull
 	if l.queuing == nil {
@@ -253,14 +250,14 @@ func (c *Controller) Enter(ctx context.Context, s *Schema, u *api.User, r *api.R
 	return c.await(ctx, s, w)
 }
 
-// Try is Enter for who cannot wait; false if the request would have to.
+// Try is like Enter, but returns false instead of waiting.
 func (c *Controller) Try(s *Schema, work Work) (Ticket, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.enter(s, &work)
 }
 
-// Exempt returns the ticket of a request of an exempt level: it is only counted.
+// Exempt returns the ticket of a request of an exempt level, which is only counted.
 func (s *Schema) Exempt() (Ticket, bool) {
 	if !s.exempt {
 		return Ticket{}, false
@@ -269,7 +266,7 @@ func (s *Schema) Exempt() (Ticket, bool) {
 	return Ticket{s: s, work: Work{Seats: 1}}, true
 }
 
-// enter takes seats if there are some, after it has settled how many. The lock is held.
+// enter takes seats if they are free, after limiting their number. The caller holds c.mu.
 func (c *Controller) enter(s *Schema, work *Work) (Ticket, bool) {
 	l := s.level
 	work.Seats = max(1, min(work.Seats, max(l.nominal, 1), l.most))
@@ -302,14 +299,14 @@ func (c *Controller) await(ctx context.Context, s *Schema, w *waiter) (Ticket, e
 	return Ticket{}, c.refuse(s, reason)
 }
 
-// refuse counts a request that does not get a seat.
+// refuse counts a refused request.
 func (c *Controller) refuse(s *Schema, reason int) error {
 	s.tally.rejected[reason].Add(1)
 	return ErrRefused
 }
 
-// Begin counts that the request goes on, after it has waited. A request that is turned back before, to come another
-// way, is not counted.
+// Begin records that the request runs, and how long it waited. A request that returns its seats unused, to be handled
+// on the ordinary path, must not call it.
 func (t Ticket) Begin(waited time.Duration) {
 	if t.s != nil {
 		t.s.tally.dispatched.Add(1)
@@ -319,7 +316,7 @@ func (t Ticket) Begin(waited time.Duration) {
 	}
 }
 
-// Leave gives the seats back.
+// Leave returns the seats.
 func (t Ticket) Leave() {
 	if t.s == nil {
 		return
@@ -337,7 +334,7 @@ func (t Ticket) Leave() {
 	}
 }
 
-// Used is how many seats are taken.
+// Used returns the number of seats in use.
 func (c *Controller) Used() (seats int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,8 +344,8 @@ func (c *Controller) Used() (seats int) {
 	return seats
 }
 
-// fits says whether a level may use so many more seats: of its own that it never lends, or
-// of those that nobody else uses or may claim.
+// fits reports whether a level may use that many more seats: of those that it never lends, or of those that no other
+// level uses or may claim.
 func (c *Controller) fits(l *level, work Work) bool {
 	used := l.used + work.Seats
 	if work.Bytes > c.room() {
@@ -357,7 +354,7 @@ func (c *Controller) fits(l *level, work Work) bool {
 	return used <= l.least || used <= l.most && c.reserved-max(l.used, l.least)+max(used, l.least) <= c.Seats
 }
 
-// room is how many bytes a list may have: any number when it is the only one.
+// room returns how many bytes a list may have. There is no limit if no other list is in progress.
 func (c *Controller) room() int64 {
 	if c.bytes == 0 {
 		return math.MaxInt64
@@ -371,7 +368,7 @@ func (c *Controller) give(s *Schema, work Work) {
 	c.bytes += work.Bytes
 }
 
-// use changes how many seats a level uses.
+// use changes the number of seats that a level uses.
 func (c *Controller) use(l *level, by int) {
 	if !l.exempt {
 		c.reserved -= max(l.used, l.least)
@@ -380,7 +377,7 @@ func (c *Controller) use(l *level, by int) {
 	l.used += by
 }
 
-// dispatch lets waiters go on, of the levels that use least of what is theirs first.
+// dispatch starts waiting requests. Levels that use the smallest part of their own seats come first.
 func (c *Controller) dispatch() {
 	for c.waiting > 0 {
 		var best *level

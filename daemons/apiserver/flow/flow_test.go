@@ -20,7 +20,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// objects are what is stored.
+// objects holds the stored objects.
 type objects struct {
 	mu       sync.Mutex
 	list     map[schema.GroupResource][]runtime.Object
@@ -110,7 +110,7 @@ func TestRequestsAreClassifiedAsUpstreamDoes(t *testing.T) {
 	}
 }
 
-// custom has levels, each with a schema of users that are named as the level.
+// custom returns levels, each with a schema for the user with the level's name.
 func custom(levels ...*flowcontrolv1.PriorityLevelConfiguration) *objects {
 	o := &objects{}
 	var schemas, list []runtime.Object
@@ -169,7 +169,7 @@ func limited(
 	return l
 }
 
-// enter asks as a user in a namespace.
+// enter requests seats as a user in a namespace.
 func enter(ctx context.Context, c *Controller, user, namespace string, work Work) (Ticket, error) {
 	u, r := api.User{Name: user}, of("get", "", "pods", namespace)
 	return c.Enter(ctx, c.Classify(&u, &r), &u, &r, work)
@@ -194,10 +194,11 @@ func refused(t *testing.T, c *Controller, user string) {
 	}
 }
 
-// Seats: 100 for 45 + 45 + catch-all's 5 shares: 48, 48 and 6.
+// A level borrows lendable seats of other levels and keeps its own that it does not lend. 100 seats for 45 + 45 + 5
+// (catch-all) shares give 48, 48 and 6 seats.
 func TestALevelBorrowsWhatOthersLendAndKeepsWhatItDoesNotLend(t *testing.T) {
 	c := controller(t, custom(limited("a", 45, 50, nil, nil), limited("b", 45, 0, nil, nil)), 100)
-	borrowed := must(t, c, "b", 70) // its 48, and of a's 48 those 24 that it lends, less what rounding took
+	borrowed := must(t, c, "b", 70) // its own 48, and the 24 that a lends of its 48, less rounding
 	refused(t, c, "b")
 	own := must(t, c, "a", 24) // never lent
 	refused(t, c, "a")
@@ -243,13 +244,13 @@ func TestWhoCannotWaitGetsASeatOrNone(t *testing.T) {
 func TestABoundOnBorrowingHolds(t *testing.T) {
 	ten := int32(25)
 	c := controller(t, custom(limited("a", 45, 100, nil, nil), limited("b", 45, 0, &ten, nil)), 100)
-	must(t, c, "b", 60) // 48 and a quarter more
+	must(t, c, "b", 60) // 48, and a quarter more
 	refused(t, c, "b")
 }
 
 func TestWideRequestsTakeMoreSeatsAndNeverMoreThanThereAre(t *testing.T) {
 	none := int32(0)
-	c := controller(t, custom(limited("a", 5, 0, &none, nil)), 20) // of 20, with catch-all's 5 shares: 10
+	c := controller(t, custom(limited("a", 5, 0, &none, nil)), 20) // 10 of 20, because catch-all has 5 shares, too
 	wide, err := enter(t.Context(), c, "a", "", Work{Seats: 8})
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +269,7 @@ func queues(n, hand, length int32) *flowcontrolv1.QueuingConfiguration {
 	return &flowcontrolv1.QueuingConfiguration{Queues: n, HandSize: hand, QueueLengthLimit: length}
 }
 
-// waitFor waits until so many requests wait.
+// waitFor waits until that many requests are waiting.
 func waitFor(t *testing.T, c *Controller, n int) {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -354,7 +355,7 @@ func TestAFullQueueAndALongWaitAreRefused(t *testing.T) {
 
 func TestListsWaitForMemoryAndOthersPassThem(t *testing.T) {
 	c := controller(t, custom(limited("a", 50, 0, nil, queues(1, 1, 10))), 100)
-	big, err := enter(t.Context(), c, "a", "x", Work{Seats: 1, Bytes: 5000}) // more than there is: alone
+	big, err := enter(t.Context(), c, "a", "x", Work{Seats: 1, Bytes: 5000}) // more than the limit, but no other list is in progress
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +368,7 @@ func TestListsWaitForMemoryAndOthersPassThem(t *testing.T) {
 		ticket.Leave()
 	})
 	waitFor(t, c, 1)
-	for i := range 8 { // all in the one queue that there is
+	for i := range 8 { // all in the only queue
 		if ticket, err := enter(t.Context(), c, "a", fmt.Sprint(i), Work{Seats: 1}); err != nil {
 			t.Error(err)
 		} else {
@@ -391,7 +392,7 @@ func TestNewObjectsAreTakenInWhileRequestsRun(t *testing.T) {
 	more := custom(limited("a", 15, 0, &none, queues(1, 1, 10)))
 	o.set(more.list[schemasGR], more.list[levelsGR])
 	c.look()
-	wg.Wait() // 15 seats now
+	wg.Wait() // 15 seats by now
 	o.set(nil, nil)
 	c.look()
 	u, r := api.User{Name: "a", Groups: []string{api.GroupAuthenticated}}, of("get", "", "pods", "")
@@ -403,7 +404,7 @@ func TestNewObjectsAreTakenInWhileRequestsRun(t *testing.T) {
 	}
 }
 
-// However requests come and go, no more seats are taken than there are, and none is lost.
+// Concurrent requests never take more seats than there are, and no seat is lost.
 func TestSeatsAreNeverOversoldOrLost(t *testing.T) {
 	c := controller(
 		t,
@@ -458,7 +459,7 @@ func TestAHandHasDifferentQueues(t *testing.T) {
 	}
 }
 
-// The way of a request that need not wait.
+// BenchmarkUncontended measures a request that does not wait.
 func BenchmarkUncontended(b *testing.B) {
 	c := controller(b, &objects{}, 600)
 	u := api.User{Name: "ann", Groups: []string{"devs", "system:authenticated"}}

@@ -7,11 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bounds are the histograms' upper bounds in seconds, which are upstream's: what did not wait at all has a bucket of
-// its own.
+// bounds are the upper bounds of the histogram's buckets, in seconds. They are upstream's. Requests that did not wait
+// have a bucket of their own.
 var bounds = [...]float64{0, .005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}
 
-// histogram counts durations. Every request is counted in one or two: an addition costs less than the library's.
+// histogram counts durations. Every request uses one or two, and adding to it is cheaper than to the Prometheus
+// library's.
 type histogram struct {
 	buckets [len(bounds) + 1]atomic.Uint64
 	sum     atomic.Int64 // in nanoseconds
@@ -26,7 +27,7 @@ func (h *histogram) observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// metric returns what was counted, nil if that is nothing.
+// metric returns the histogram as a metric; nil if it is empty.
 func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
 	count, upTo := uint64(0), make(map[float64]uint64, len(bounds))
 	for i := range h.buckets {

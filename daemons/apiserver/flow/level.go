@@ -11,47 +11,47 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// level is a priority level: its seats, and who waits for one. Everything in it is
-// guarded by the controller's mu, but for what never changes.
+// level is a priority level: its seats and its waiting requests. The controller's mu guards all fields but immutable
+// ones.
 type level struct {
 	name   string
 	uid    string
 	exempt bool
 
-	nominal int // seats that are the level's own
-	least   int // of these, those that are never lent
-	most    int // seats with what it may borrow
+	nominal int // the level's own seats
+	least   int // those of them that it never lends
+	most    int // all seats that it may use, with borrowed ones
 	used    int
 
-	queuing *flowcontrolv1.QueuingConfiguration // nil: nobody waits
-	// those that somebody waits in, or did a while ago: a level may have millions
+	queuing *flowcontrolv1.QueuingConfiguration // nil if requests do not wait
+	// only queues that have waiting requests, or had some recently, because a level may be configured with millions
 	queues  map[int]*queue
 	waiting int
-	clock   float64 // virtual time: what has been started
+	clock   float64 // virtual time: of the last started request
 }
 
-// queue is who waits, in order, of the flows that were dealt this queue.
+// queue holds the waiting requests of the flows that were dealt this queue, in order.
 type queue struct {
 	index   int
 	waiters []*waiter
-	seats   int     // that its waiters want
-	start   float64 // virtual time at which its next waiter's turn is
+	seats   int     // total of the waiting requests
+	start   float64 // virtual time at which the next request's turn comes
 }
 
-// waiter is a request that waits.
+// waiter is a waiting request.
 type waiter struct {
 	schema  *Schema
 	work    Work
-	flow    string // of the schema, by which requests are told apart
+	flow    string // the flow of the request within its schema
 	request *api.Request
 	user    string
 	came    time.Time
 	queue   *queue
-	granted chan struct{} // closed when it may go on
-	done    bool          // granted
+	granted chan struct{} // closed when the request may run
+	done    bool          // whether granted is closed
 }
 
-// settle takes in a configuration. shares is the sum of all levels' shares.
+// settle applies a configuration. shares is the sum of all levels' shares.
 func (l *level) settle(o *flowcontrolv1.PriorityLevelConfiguration, seats int, shares int32) {
 	l.uid, l.exempt = string(o.UID), o.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
 	l.nominal, l.least, l.most, l.queuing = 0, 0, math.MaxInt, nil
@@ -76,8 +76,7 @@ func (l *level) settle(o *flowcontrolv1.PriorityLevelConfiguration, seats int, s
 	}
 }
 
-// enqueue has w wait in the shortest of the queues that its flow was dealt, false when
-// they are full.
+// enqueue adds w to the shortest of the queues that its flow was dealt. It returns false if that queue is full.
 func (l *level) enqueue(w *waiter, flow uint64) bool {
 	if l.queuing == nil {
 		return false
@@ -97,7 +96,7 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 	}
 	l.keep(best)
 	if len(best.waiters) == 0 {
-		best.start = max(best.start, l.clock) // an idle flow saves up nothing
+		best.start = max(best.start, l.clock) // an idle flow does not save up a claim
 	}
 	w.queue = best
 	best.waiters = append(best.waiters, w)
@@ -107,7 +106,7 @@ func (l *level) enqueue(w *waiter, flow uint64) bool {
 	return true
 }
 
-// restingQueues is how many queues are remembered in which nobody waits, besides one for each waiter.
+// restingQueues is how many queues without waiting requests are kept, besides one for each waiting request.
 const restingQueues = 1024
 
 // keep stores a queue. If there are too many queues, it deletes those without waiting requests, including their virtual
@@ -125,8 +124,8 @@ func (l *level) keep(q *queue) {
 	l.queues[q.index] = q
 }
 
-// next is the waiter whose turn it is: of the queue that has been given least. Lists for
-// which there is no memory let others pass, also those behind them in their queue.
+// next returns the waiting request whose turn it is: of the queue that was served the least. Lists for which there is
+// no memory are skipped, and do not delay requests behind them.
 func (l *level) next(bytes int64) *waiter {
 	var next *waiter
 	for _, q := range l.queues {
@@ -139,7 +138,7 @@ func (l *level) next(bytes int64) *waiter {
 	return next
 }
 
-// first is who waits longest of those that need no more than so many bytes.
+// first returns the first request of the queue that needs at most that many bytes.
 func (q *queue) first(bytes int64) *waiter {
 	for _, w := range q.waiters {
 		if w.work.Bytes <= bytes {
@@ -149,7 +148,7 @@ func (q *queue) first(bytes int64) *waiter {
 	return nil
 }
 
-// started takes a waiter out of its queue, since it has its seats.
+// started removes a request from its queue, because it has its seats.
 func (l *level) started(w *waiter) {
 	l.clock = max(l.clock, w.queue.start)
 	w.queue.start += float64(w.work.Seats)
@@ -180,15 +179,15 @@ func hash(schema, flow string) uint64 {
 	return h.Sum64()
 }
 
-// deal gives a flow some of n queues, by its hash: two flows rarely have the same ones, so a
-// flow that fills its queues leaves others some of theirs.
+// deal selects some of n queues for a flow by its hash. Two flows seldom get the same queues. So a flow that fills its
+// queues leaves other flows some of theirs.
 func deal(flow uint64, n, hand int) []int {
 	hand = min(hand, n)
 	cards := make([]int, 0, hand)
 	for i := range hand {
 		card := int(flow % uint64(n-i))
 		flow = flow / uint64(n-i)
-		// The card is one of those that are left.
+		// card is an index into the queues that are left.
 		at := 0
 		for ; at < len(cards) && card >= cards[at]; at++ {
 			card++

@@ -9,37 +9,37 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Schema is a FlowSchema, made ready for matching. It never changes.
+// Schema is a FlowSchema, prepared for matching. It is immutable.
 type Schema struct {
 	Name       string
 	precedence int32
 	level      *level
 	rules      []rule
-	method     flowcontrolv1.FlowDistinguisherMethodType // empty: one flow
+	method     flowcontrolv1.FlowDistinguisherMethodType // empty if all requests form one flow
 	tally      *tally
 	queues     bool    // whether its level queues requests
 	exempt     bool    // copied from its level; a change of the level creates new schemas
 	share      float64 // nominal concurrency of its level; the weight in a Budget
 
-	// Headers tell the client by what it was classified.
+	// Values of the headers that tell a client how its request was classified.
 	schemaUID, levelUID []string
 }
 
-// Headers of answers, as Go writes them.
+// These are response headers, in Go's canonical form.
 const (
 	headerSchema = "X-Kubernetes-Pf-Flowschema-Uid"
 	headerLevel  = "X-Kubernetes-Pf-Prioritylevel-Uid"
 )
 
-// SetHeaders names the schema and its level in an answer.
+// SetHeaders adds the UIDs of the schema and its level to a response.
 func (s *Schema) SetHeaders(h map[string][]string) {
-	if s.schemaUID[0] != "" { // the objects are stored
+	if s.schemaUID[0] != "" { // false for built-in objects that are not stored
 		h[headerSchema], h[headerLevel] = s.schemaUID, s.levelUID
 	}
 }
 
 type rule struct {
-	users, prefixes, groups []string // of service accounts of a namespace, prefixes
+	users, prefixes, groups []string // prefixes of user names, for all service accounts of a namespace
 	anyone                  bool
 	resources               []flowcontrolv1.ResourcePolicyRule
 	urls                    []flowcontrolv1.NonResourcePolicyRule
@@ -129,7 +129,7 @@ func (r *rule) to(q *api.Request) bool {
 	return false
 }
 
-// has looks in a list where a * stands for everything.
+// has reports whether a list has a value, or a *, which matches everything.
 func has(list []string, s string) bool {
 	for _, v := range list {
 		if v == s || v == "*" {
@@ -159,7 +159,7 @@ func within(r *flowcontrolv1.ResourcePolicyRule, namespace string) bool {
 	return has(r.Namespaces, namespace)
 }
 
-// flowOf tells flows of one schema apart.
+// flowOf returns the flow of a request within the schema.
 func (s *Schema) flowOf(u *api.User, r *api.Request) string {
 	switch s.method {
 	case flowcontrolv1.FlowDistinguisherMethodByUserType:

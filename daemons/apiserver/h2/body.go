@@ -8,34 +8,33 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// body is what a client sends with its request, as far as it has come. It holds no more than the window
-// that the client was given.
+// body is a request body, as far as it has arrived. It never holds more than the window that the client was given.
 type body struct {
 	st        *stream
 	data      []byte
-	announced int64 // length; -1: not said
+	announced int64 // Content-Length; -1 if unknown
 	received  int64
-	ended     bool // whether all has come
-	closed    bool // whether the handler wants no more
-	expected  bool // whether the client waits for a word that it should go on
+	ended     bool // whether all of it has arrived
+	closed    bool // whether the handler has closed it
+	expected  bool // whether the client waits for 100 Continue
 	in        credit
-	deadline  time.Time // of reading
+	deadline  time.Time // read deadline
 }
 
-// eagerBody is how much of an announced body has its place before it comes. More is taken as it comes: what is
-// announced costs the client nothing.
+// eagerBody is how many bytes of a body are allocated before any of it arrives. The rest is allocated as it arrives,
+// because a large Content-Length costs the client nothing.
 const eagerBody = 4 << 10
 
-// credit is a window that the client may fill. What was taken out of it is given back in large pieces.
+// credit is the flow-control window for the client's data. Consumed bytes are given back in large steps.
 type credit struct{ left, owed, size int64 }
 
-// spend takes what has come; false if the client has sent more than it may.
+// spend takes n bytes from the window. It returns false if the client exceeded the window.
 func (c *credit) spend(n int64) bool {
 	c.left -= n
 	return c.left >= 0
 }
 
-// due says what to give back when n more bytes have been taken, 0 if not yet.
+// due returns the window update to send after n more bytes were consumed; 0 if it is not due yet.
 func (c *credit) due(n int64) uint32 {
 	if c.owed += n; c.owed < c.size/4 {
 		return 0
@@ -45,7 +44,7 @@ func (c *credit) due(n int64) uint32 {
 	return uint32(n)
 }
 
-// giveBack lets the client send further: on the connection, and on a stream unless it is nil.
+// giveBack sends due window updates for n consumed bytes: for the connection, and for st unless it is nil.
 func (c *Conn) giveBack(st *stream, n int64) {
 	if n == 0 {
 		return
@@ -106,7 +105,7 @@ func (c *Conn) onData(f *http2.DataFrame) error {
 	return nil
 }
 
-// bodyEnds notes that all of a body has come.
+// bodyEnds is called when all of a body has arrived.
 func (c *Conn) bodyEnds(st *stream) error {
 	if st.body.announced >= 0 && st.body.received != st.body.announced {
 		return http2.StreamError{StreamID: st.id, Code: http2.ErrCodeProtocol}
@@ -158,7 +157,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	c.giveBack(b.st, int64(n))
 	if len(c.out.buf) > 0 && !b.ended {
-		c.flushLocked() // the client may be waiting for it
+		c.flushLocked() // the client may be waiting for the window update
 	}
 	return n, nil
 }
@@ -173,7 +172,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// drop forgets what has not been read, and says how much that was.
+// drop discards the unread data, and returns its length.
 func (b *body) drop() int64 {
 	n := len(b.data)
 	b.data = nil

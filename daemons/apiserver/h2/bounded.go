@@ -6,12 +6,12 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// bounded is what frames are read from. A block of headers is read as one frame, however many CONTINUATION frames it
-// comes in: what that takes from the wire is bounded here, so that a block without an end ends the connection.
+// bounded is the reader of frames. The framer reads a header block as one frame, however many CONTINUATION frames it
+// consists of. bounded limits its total size, so that an endless block ends the connection.
 type bounded struct {
 	*bufio.Reader
-	left int    // bytes that the frame that is being read may still take
-	came func() // called when something has come
+	left int    // bytes that the current frame may still use
+	came func() // called after each read
 }
 
 // Read implements io.Reader.
@@ -25,7 +25,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mostRead is how much one frame may take, or a block of headers with all that continues it.
+// mostRead returns the maximum size, in bytes, of one frame, or of a header block with its CONTINUATION frames.
 func (c *Conn) mostRead() int { return 2*int(c.reader.MaxHeaderListSize) + ordinary }
 
 // next reads a frame.

@@ -2,18 +2,18 @@ package h2
 
 import "golang.org/x/net/http2"
 
-// Addresses with long selectors are legitimate, and so the headers of a request may have up to a MiB. Those of ordinary
-// requests are small, and as many as there may be streams are kept without counting; what is large is counted, from
-// when it is read until its handler has ended, and a connection may have a few of them at a time.
+// URLs with long selectors are legitimate, so the headers of a request may have up to a MiB. Ordinary headers are small
+// and are not counted. Large ones count from when they are read until their handler has ended. A connection may have
+// only a few of them at a time.
 
 const (
-	// ordinary is how large headers are that are not counted.
+	// ordinary is the size of headers, in bytes, up to which they are not counted.
 	ordinary = 64 << 10
-	// mostLarge is how much the others may have together, on one connection.
+	// mostLarge is the maximum total size, in bytes, of the counted headers of a connection.
 	mostLarge = 4 << 20
 )
 
-// sizeOf is how much a request's headers take, as HTTP/2 counts.
+// sizeOf returns the size of a request's headers as HTTP/2 counts it.
 func sizeOf(f *http2.MetaHeadersFrame) int {
 	n := 0
 	for _, field := range f.Fields {
@@ -22,7 +22,7 @@ func sizeOf(f *http2.MetaHeadersFrame) int {
 	return n
 }
 
-// afford counts the headers of a stream that begins; false if there are too many that are large. The lock is held.
+// afford counts the headers of a new stream. It returns false if the limit is exceeded. The caller holds c.mu.
 func (c *Conn) afford(st *stream, size int) bool {
 	if size <= ordinary {
 		return true
@@ -35,7 +35,7 @@ func (c *Conn) afford(st *stream, size int) bool {
 	return true
 }
 
-// forgo counts the headers of a stream no more: its handler has ended, or there was none. The lock is held.
+// forgo stops counting the headers of a stream, whose handler has ended or never started. The caller holds c.mu.
 func (c *Conn) forgo(st *stream) {
 	c.large -= st.large
 	st.large = 0

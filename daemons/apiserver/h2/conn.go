@@ -19,43 +19,42 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// Conn is a connection. What it reads, one goroutine handles in order; what it writes comes
-// from whoever has something to say.
+// Conn is a connection. One goroutine reads frames and handles them in order. Any goroutine may write.
 type Conn struct {
 	s            *Server
 	nc           *tls.Conn
-	gather       *gatherer // nil: below is something else
+	gather       *gatherer // nil if the connection does not come from a gathering listener
 	handler      http.Handler
 	tls          tls.ConnectionState
 	remote       string
-	limit        uint32       // of a request's headers
-	visitor      *run.Visitor // whether the client has been identified
-	lifted       bool         // see lift; belongs to who reads
-	introduction time.Time    // until when it waits for its client to be identified; zero: it has not had to
+	limit        uint32       // maximum size of a request's headers
+	visitor      *run.Visitor // reports whether the client has been identified
+	lifted       bool         // see lift; used only by the reading goroutine
+	introduction time.Time    // until when the connection waits for its client to be identified; zero if it has not had to wait
 	base         context.Context
 	input        *bounded
 	reader       *http2.Framer
-	control      allowance      // belongs to who reads
-	running      sync.WaitGroup // handlers
+	control      allowance      // used only by the reading goroutine
+	running      sync.WaitGroup // counts handlers
 
 	mu      sync.Mutex
-	streams map[uint32]*stream // those that are open
+	streams map[uint32]*stream // the open streams
 	newest  uint32             // highest stream that was begun
-	reset   [32]uint32         // streams that were ended from here lately, for which frames may still be on their way
+	reset   [32]uint32         // streams that this server reset recently, for which frames may still arrive
 	resets  int
-	busy    int       // handlers that run
-	waiting []*stream // for handlers to end
-	large   int       // what headers take that are larger than usual
-	going   bool      // no further streams
-	parted  bool      // everything has been said
-	failed  error     // why the connection is no use any more
+	busy    int       // running handlers
+	waiting []*stream // waiting for a handler to end
+	large   int       // total size of large headers
+	going   bool      // whether GOAWAY was sent, so no further streams begin
+	parted  bool      // whether the sending direction is closed
+	failed  error     // why the connection cannot be used any more
 	share   any
 	rested  time.Time // when the last stream ended
 	idle    *time.Timer
-	holding bool // whether held is going to be called
+	holding bool // whether the timer held is running
 	held    *time.Timer
 	out     outgoing
-	in      credit // what the client may send
+	in      credit // window for the client's data
 }
 
 func newConn(s *Server, nc *tls.Conn, h http.Handler, limit uint32) *Conn {
@@ -82,7 +81,7 @@ func newConn(s *Server, nc *tls.Conn, h http.Handler, limit uint32) *Conn {
 	return c
 }
 
-// Share returns what the streams of this connection have in common, which make makes for the first.
+// Share returns a value that the streams of this connection share. The first call creates it by make.
 func (c *Conn) Share(make func() any) any {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +91,7 @@ func (c *Conn) Share(make func() any) any {
 	return c.share
 }
 
-// serve reads frames until the connection ends, and waits for handlers.
+// serve reads frames until the connection ends, then waits for the handlers.
 func (c *Conn) serve(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	c.base, c.visitor = ctx, run.VisitorOf(ctx)
@@ -119,7 +118,7 @@ func (c *Conn) serve(ctx context.Context) {
 	c.running.Wait()
 }
 
-// tire ends a connection that has had no streams for long.
+// tire ends a connection that has had no streams for IdleTimeout.
 func (c *Conn) tire() {
 	c.mu.Lock()
 	left := c.s.IdleTimeout
@@ -135,7 +134,7 @@ func (c *Conn) tire() {
 	}
 }
 
-// greet exchanges prefaces.
+// greet exchanges the connection prefaces and the first settings.
 func (c *Conn) greet() error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(greeting)); err != nil {
 		return err
@@ -171,7 +170,7 @@ func (c *Conn) greet() error {
 	return c.nc.SetReadDeadline(time.Time{})
 }
 
-// read handles frames until there are no more.
+// read handles frames until the connection ends or fails.
 func (c *Conn) read() error {
 	for {
 		f, err := c.next()
@@ -218,7 +217,7 @@ func (c *Conn) on(f http2.Frame) error {
 		c.drain()
 	case *http2.PushPromiseFrame:
 		err = http2.ConnectionError(http2.ErrCodeProtocol)
-	default: // unknown frames are to be ignored
+	default: // unknown frames must be ignored
 	}
 	if err != nil {
 		return err
@@ -226,8 +225,8 @@ func (c *Conn) on(f http2.Frame) error {
 	return c.reply()
 }
 
-// reply sends what reading frames has left to send. A client that asks and asks and takes no
-// answers is not served further.
+// reply flushes what handling frames has left in the buffer. A client that keeps sending frames but does not read the
+// responses is disconnected.
 func (c *Conn) reply() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +240,7 @@ func (c *Conn) reply() error {
 	return nil
 }
 
-// drain tells the client to begin nothing more, and ends the connection when what was begun has ended.
+// drain sends GOAWAY, and ends the connection when its streams have ended.
 func (c *Conn) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +249,7 @@ func (c *Conn) drain() {
 	c.settle()
 }
 
-// part says goodbye. The lock is held.
+// part sends GOAWAY. The caller holds c.mu.
 func (c *Conn) part() {
 	if !c.going && c.failed == nil {
 		c.going = true
@@ -258,26 +257,26 @@ func (c *Conn) part() {
 	}
 }
 
-// settle ends what it writes on a connection that has said goodbye and has nothing left to do. It goes on
-// reading for a moment: were it closed with something unread, the client would not hear the goodbye, and
-// so not know that what it has just asked was not begun.
+// settle closes the sending direction after GOAWAY, when no stream is left. Reading continues for a moment. Closing
+// with unread data would reset the connection, and the client would not receive GOAWAY. It would not learn then that
+// its latest requests were not begun. The caller holds c.mu.
 func (c *Conn) settle() {
 	if !c.going || len(c.streams) > 0 || len(c.out.buf) > 0 || c.out.flushing || c.failed != nil || c.parted {
 		return
 	}
 	c.parted = true
-	_ = c.nc.CloseWrite() // reading finds out what is wrong with the connection
+	_ = c.nc.CloseWrite() // the reading goroutine finds errors of the connection
 	_ = c.nc.SetReadDeadline(time.Now().Add(linger))
 }
 
-// linger is how long a client has to hear a goodbye.
+// linger is how long a client has to receive GOAWAY.
 const linger = time.Second
 
 var errEnded = errors.New("the connection has ended")
 
-// bye says why the connection ends, after what others are writing.
+// bye sends GOAWAY with an error code, after pending writes.
 func (c *Conn) bye(code http2.ErrCode) {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(linger)) // what waits for the client waits no longer
+	_ = c.nc.SetWriteDeadline(time.Now().Add(linger)) // pending writes must not wait for the client any longer
 	c.mu.Lock()
 	for c.out.flushing {
 		c.out.idle.Wait()
@@ -286,12 +285,12 @@ func (c *Conn) bye(code http2.ErrCode) {
 	c.out.goAway(c.newest, code)
 	c.flushLocked()
 	c.mu.Unlock()
-	_ = c.nc.CloseWrite() // as in settle
+	_ = c.nc.CloseWrite() // so that the client can still receive GOAWAY
 	_ = c.nc.SetReadDeadline(time.Now().Add(linger))
 	_, _ = io.CopyN(io.Discard, c.nc, window)
 }
 
-// fail ends the connection and everything on it.
+// fail closes the connection and ends all its streams.
 func (c *Conn) fail() {
 	c.mu.Lock()
 	c.failed = cmp.Or(c.failed, errEnded)
@@ -302,7 +301,7 @@ func (c *Conn) fail() {
 		c.held.Stop()
 	}
 	c.mu.Unlock()
-	_ = c.nc.Close() // nothing more is to be said
+	_ = c.nc.Close() // nothing more is sent
 	for _, st := range ended {
 		st.end(errEnded)
 	}

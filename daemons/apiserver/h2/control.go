@@ -6,36 +6,36 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Frames that carry no request and no body cost the client nine bytes and the server a look at its streams, an answer,
-// or both. A connection has an allowance for them. What it is sent adds to the allowance, since clients answer data
-// with window updates and pings; a connection that has used it up is closed with ENHANCE_YOUR_CALM.
+// Frames without a request or a body cost the client nine bytes. They cost the server a search of its streams, a
+// response, or both. So each connection has an allowance of such control frames. Data that the server sends adds to the
+// allowance, since clients answer data with window updates and pings. A connection that exceeds its allowance is closed
+// with ENHANCE_YOUR_CALM.
 
 const (
-	// controlBurst is how many control frames a connection may send at once.
+	// controlBurst is the number of control frames that a connection may send at once.
 	controlBurst = 10_000
 	// controlRate is how many more it may send per second.
 	controlRate = 1_000
-	// controlPerWrite is how many more it may send for each piece of data that it was sent, and controlPerKiB for its
-	// length: clients give back what they have read in steps of some KiB, each by a frame for the stream and one for
-	// the connection.
+	// controlPerWrite is how many more it may send for each piece of data sent to it, and controlPerKiB how many for
+	// each KiB of it. Clients give back windows in steps of some KiB, each with a frame for the stream and one for the
+	// connection.
 	controlPerWrite = 4
 	controlPerKiB   = 1
-	// controlMost is how many it may have left: what may still be on its way to a client that reads many answers at
-	// once.
+	// controlMost is the largest allowance. It covers the frames of a client that reads many responses at once.
 	controlMost = 200_000
-	// settingsCost is what a SETTINGS frame counts: it may change the window of every stream.
+	// settingsCost is the cost of a SETTINGS frame, which may change the window of every stream.
 	settingsCost = 20
-	// maxSettings is how many settings one frame may have. HTTP/2 defines seven.
+	// maxSettings is how many settings a frame may have. HTTP/2 defines seven.
 	maxSettings = 100
 )
 
-// allowance is what a connection may still send in control frames.
+// allowance is the number of control frames that a connection may still send.
 type allowance struct {
 	left     int
 	refilled time.Time
 }
 
-// spend takes cost from the allowance; false if it is used up.
+// spend takes cost from the allowance. It returns false if the allowance is used up.
 func (a *allowance) spend(cost int, now func() time.Time) bool {
 	if a.left -= cost; a.left >= 0 {
 		return true
@@ -49,10 +49,10 @@ func (a *allowance) spend(cost int, now func() time.Time) bool {
 	return a.left >= 0
 }
 
-// earn adds n for what the connection was sent.
+// earn adds n for data that was sent to the client.
 func (a *allowance) earn(n int) { a.left = max(a.left, min(a.left+n, controlMost)) }
 
-// controlCost is what a frame takes from the allowance.
+// controlCost returns the cost of a frame.
 func controlCost(f http2.Frame) int {
 	switch f := f.(type) {
 	case *http2.MetaHeadersFrame:
@@ -67,7 +67,7 @@ func controlCost(f http2.Frame) int {
 	return 1
 }
 
-// pay charges a frame to the connection's allowance.
+// pay takes the cost of a frame from the connection's allowance.
 func (c *Conn) pay(cost int) error {
 	if cost == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Deferred is an answer that may come later, and from any goroutine: none waits for it. It is an http.ResponseWriter
-// that keeps what is written until Send.
+// Deferred is a response that may be written later, by any goroutine, so that no goroutine has to wait for it. It is an
+// http.ResponseWriter that buffers its body until Send.
 type Deferred struct {
 	st   *stream
 	code int
@@ -32,8 +32,8 @@ func (d *Deferred) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Send ends the answer. It does not wait: what the client does not take at once, another goroutine waits with.
-// The rest goes with the next Flush.
+// Send ends the response. It never blocks: if the client does not accept all of it at once, another goroutine sends it.
+// The buffered rest is sent by the next Flush.
 func (d *Deferred) Send() {
 	d.WriteHeader(http.StatusOK)
 	st, c := d.st, d.st.c
@@ -54,20 +54,20 @@ func (d *Deferred) Send() {
 	c.over()
 }
 
-// taking is how long a client may take for an answer that did not fit.
+// taking is how long a client may take for a response that did not fit at once.
 const taking = time.Minute
 
 func (d *Deferred) sendAll() {
-	_ = d.st.res.SetWriteDeadline(time.Now().Add(taking)) // it cannot fail
+	_ = d.st.res.SetWriteDeadline(time.Now().Add(taking)) // cannot fail
 	d.st.res.WriteHeader(d.code)
-	_, _ = d.st.res.Write(d.body) // finish tells the client of an answer that was cut
+	_, _ = d.st.res.Write(d.body) // finish resets the stream of a truncated response
 	d.st.res.finish()
 	d.st.c.mu.Lock()
 	defer d.st.c.mu.Unlock()
 	d.st.c.over()
 }
 
-// Flush sends what has been answered on the connection, unless that has ended. It does not wait.
+// Flush sends the connection's buffered responses. It does not block.
 func (d *Deferred) Flush() {
 	c := d.st.c
 	c.mu.Lock()
@@ -77,26 +77,26 @@ func (d *Deferred) Flush() {
 	}
 }
 
-// fits says whether n bytes can be sent without waiting. The lock is held.
+// fits reports whether n bytes can be sent without waiting. The caller holds c.mu.
 func (st *stream) fits(n int) bool {
 	o := &st.c.out
 	return int64(n) <= min(st.window, o.window, int64(mostPending-len(o.buf)))
 }
 
-// ended is the context of requests that are offered to Prompt: what looks at it does not wait for anything.
+// ended is the context of requests that are offered to Prompt. It has ended, so that waiting on it returns at once.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// mayDefer says whether a request is offered to Prompt.
+// mayDefer reports whether a request is offered to Prompt.
 func (st *stream) mayDefer() bool {
 	return st.c.s.Prompt != nil && st.body.ended && st.req.Method == http.MethodGet && st.res.instead == 0
 }
 
-// offer offers a request to Prompt, and has a handler begin when that does not take it. The lock is held, and let go
-// meanwhile.
+// offer offers a request to Prompt. If Prompt does not take it, a handler begins. The caller holds c.mu; offer releases
+// it meanwhile.
 func (c *Conn) offer(st *stream) error {
 	if c.busy >= maxStreams {
 		return c.begin(st)
@@ -133,7 +133,7 @@ func (c *Conn) prompt(st *stream) (taken bool) {
 	return c.s.Prompt(&Deferred{st: st}, st.req)
 }
 
-// over makes room for a request that waits for a handler. The lock is held.
+// over ends a handler, and begins a request that waits for one. The caller holds c.mu.
 func (c *Conn) over() {
 	defer c.running.Done()
 	c.busy--

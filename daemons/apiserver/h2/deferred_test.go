@@ -11,8 +11,7 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// What is answered later is what a handler would have answered, whatever its size, and what is not taken a handler
-// answers.
+// A deferred response equals a handler's response, whatever its size. A handler answers what Prompt does not take.
 func TestAnAnswerMayComeLater(t *testing.T) {
 	bodies := map[string][]byte{
 		"/none":  nil,
@@ -35,9 +34,9 @@ func TestAnAnswerMayComeLater(t *testing.T) {
 			d.WriteHeader(http.StatusAccepted)
 			buffer := bytes.Clone(body)
 			half := len(body) / 2
-			_, _ = d.Write(buffer[:half]) // the client looks
+			_, _ = d.Write(buffer[:half]) // the client checks it
 			_, _ = d.Write(buffer[half:])
-			clear(buffer) // which is the handler's own again
+			clear(buffer) // Write must have copied it
 			d.Send()
 			d.Flush()
 		}
@@ -47,7 +46,7 @@ func TestAnAnswerMayComeLater(t *testing.T) {
 		if r.Context().Err() != nil {
 			t.Error("a handler's request has ended")
 		}
-		_, _ = io.WriteString(w, "by a handler") // the client looks
+		_, _ = io.WriteString(w, "by a handler") // the client checks it
 	})
 	c := client(t, config)
 	get := func(path string) (int, string, []byte) {
@@ -83,7 +82,8 @@ func TestAnAnswerMayComeLater(t *testing.T) {
 	}
 }
 
-// S12: who answers many is not held up by a client that takes nothing, or is gone.
+// A goroutine that answers many requests does not wait for a client that reads nothing, or has left.
+// Proves S12.
 func TestALaterAnswerDoesNotWaitForItsClient(t *testing.T) {
 	asked := make(chan *h2.Deferred, 1)
 	own := &h2.Server{Prompt: func(d *h2.Deferred, r *http.Request) bool {
@@ -94,7 +94,7 @@ func TestALaterAnswerDoesNotWaitForItsClient(t *testing.T) {
 	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
 	answer := func() {
 		d := <-asked
-		_, _ = d.Write(make([]byte, 100)) // the client counts
+		_, _ = d.Write(make([]byte, 100)) // the client counts the bytes
 		d.Send()
 		d.Flush()
 	}
@@ -127,7 +127,7 @@ func TestALaterAnswerDoesNotWaitForItsClient(t *testing.T) {
 		ping, ok := f.(*http2.PingFrame)
 		return ok && ping.IsAck()
 	})
-	answer() // to nobody
+	answer() // the client has left
 	c.ask(5, http.MethodGet, true)
 	d := <-asked
 	_, _ = d.Write([]byte("x")) // the client waits for it

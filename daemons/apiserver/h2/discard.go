@@ -13,7 +13,7 @@ const discardWait = time.Second
 // discardBody keeps a stream open after its response, so that the client can send the rest of a body that the handler
 // did not read. It reports whether it does: only for a rest of known length that fits into the stream's window, and not
 // for a client that waits for 100 Continue. Some clients, curl among them, lose a response that is followed by
-// RST_STREAM while they are still sending. The lock is held.
+// RST_STREAM while they are still sending. The caller holds c.mu.
 func (c *Conn) discardBody(st *stream) bool {
 	b := &st.body
 	if b.expected || b.announced < 0 || b.announced-b.received > b.in.left {
@@ -21,7 +21,7 @@ func (c *Conn) discardBody(st *stream) bool {
 	}
 	b.closed = true
 	c.giveBack(nil, b.drop())
-	st.req = &http.Request{} // the headers are no longer accounted for
+	st.req = &http.Request{} // the headers are no longer counted
 	st.discard = time.AfterFunc(discardWait, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -35,7 +35,7 @@ func (c *Conn) discardBody(st *stream) bool {
 	return true
 }
 
-// resetUnread tells the client to stop sending a request body. The response has been sent. The lock is held.
+// resetUnread asks the client to stop sending a request body. The response has been sent. The caller holds c.mu.
 func (c *Conn) resetUnread(st *stream) {
 	c.forget(st.id)
 	c.out.reset(st.id, http2.ErrCodeNo)

@@ -22,14 +22,15 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// frameOf is a frame as it is sent.
+// frameOf returns an encoded frame.
 func frameOf(kind http2.FrameType, flags http2.Flags, id uint32, payload ...byte) []byte {
 	n := len(payload)
 	head := binary.BigEndian.AppendUint32([]byte{byte(n >> 16), byte(n >> 8), byte(n), byte(kind), byte(flags)}, id)
 	return append(head, payload...)
 }
 
-// S12: whatever kind of frame a client sends without end, its connection is closed before it has cost much.
+// An endless sequence of any kind of frame ends the connection before it has cost much.
+// Proves S12.
 func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 	block := func(fields ...string) []byte {
 		var out bytes.Buffer
@@ -111,7 +112,7 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 				flood := bytes.Repeat(tt.again, max(1, 64<<10/len(tt.again)))
 				for sent := 0; sent < 64<<20; sent += len(flood) {
 					if _, err := c.conn.Write(flood); err != nil {
-						return // it was closed
+						return // the connection was closed
 					}
 				}
 			}()
@@ -120,8 +121,8 @@ func TestFloodsOfEveryFrameEndTheConnection(t *testing.T) {
 	}
 }
 
-// untilGoAway reads frames until the server says goodbye with a code. A reset of the connection says the same less
-// politely: the goodbye is lost if it crosses with what the client still sends.
+// untilGoAway reads frames until GOAWAY with a code. A reset connection counts as well, because GOAWAY is lost if the
+// client is still sending.
 func (c *raw) untilGoAway(code http2.ErrCode) {
 	c.t.Helper()
 	for {
@@ -149,7 +150,8 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// S12: a body takes the memory of what has come of it, not of what was announced.
+// A body uses the memory of what has arrived, not of what was announced.
+// Proves S12.
 func TestBodiesThatAreAnnouncedAndDoNotComeTakeLittleMemory(t *testing.T) {
 	began, release := make(chan struct{}, 250), make(chan struct{})
 	address, config, _ := serve(t, &h2.Server{}, func(_ http.ResponseWriter, r *http.Request) {
@@ -174,7 +176,7 @@ func TestBodiesThatAreAnnouncedAndDoNotComeTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// visitors serves connections that are counted until somebody is identified, who sends a name.
+// visitors serves connections that count as unidentified until a request has the header "name".
 func visitors(t *testing.T, h http.HandlerFunc) (address string, config *tls.Config) {
 	t.Helper()
 	address, config, _ = serveOn(
@@ -195,11 +197,11 @@ func TestHeadersOfUnidentifiedClientsAreSmall(t *testing.T) {
 	address, config := visitors(t, func(http.ResponseWriter, *http.Request) {})
 	c := dial(t, address, config)
 	long := strings.Repeat("x", 100<<10)
-	c.askLong(1, "large", long[:64<<10-100]) // with its name and path it is over the limit
+	c.askLong(1, "large", long[:64<<10-100]) // exceeds the limit, together with name and path
 	c.until("431", func(f any) bool { return isStatus(f, 1, "431") })
 	c.ask(3, http.MethodGet, true, "name", "me")
 	c.until("an answer", func(f any) bool { return isStatus(f, 3, "200") })
-	c.askLong(5, "large", long) // once more than a visitor may
+	c.askLong(5, "large", long) // more than an unidentified client may send
 	c.until("an answer to the identified client", func(f any) bool { return isStatus(f, 5, "200") })
 }
 
@@ -210,7 +212,7 @@ func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *test
 		<-release
 	})
 	let := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(let) // or the server would wait for its handlers when the test fails
+	t.Cleanup(let) // otherwise the server would wait for its handlers if the test fails
 	stranger := dial(t, address, config)
 	for i := range uint32(33) {
 		stranger.ask(2*i+1, http.MethodGet, true)
@@ -229,8 +231,9 @@ func TestUnidentifiedClientsHaveFewStreamsAndIdentifiedOnesWaitForNobody(t *test
 	let()
 }
 
-// S12: a stranger has a connection wait for him once, not with every stream: meanwhile nothing is read, not even that
-// he has left.
+// A connection waits only once for an unidentified client, not with every stream. While it waits nothing is read, so a
+// disconnect would go unnoticed.
+// Proves S12.
 func TestAConnectionWaitsForAnUnidentifiedClientOnce(t *testing.T) {
 	release := make(chan struct{})
 	address, config := visitors(t, func(http.ResponseWriter, *http.Request) { <-release })
@@ -240,7 +243,7 @@ func TestAConnectionWaitsForAnUnidentifiedClientOnce(t *testing.T) {
 	for id := uint32(1); id <= last; id += 2 {
 		stranger.ask(id, http.MethodGet, true)
 	}
-	// The connection of the test has a deadline: a second for each of them would be far beyond it.
+	// The test's connection has a deadline, which a wait of a second for each stream would far exceed.
 	stranger.until("the last refusal", func(f any) bool { return isReset(f, last, http2.ErrCodeRefusedStream) })
 }
 
@@ -273,8 +276,9 @@ func TestALargeBodyOfAClientThatIsIdentifiedByItsFirstRequestComesWhole(t *testi
 	}
 }
 
-// S12: a client that reads much answers with many window updates, as Go's does two for every 4 KiB, and is not taken
-// for a flood.
+// A client that reads much sends many window updates, as Go's client sends two for every 4 KiB. That must not count as
+// a flood.
+// Proves S12.
 func TestAClientThatReadsMuchIsNoFlood(t *testing.T) {
 	page := make([]byte, 16<<20)
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// raw is a client that sends what it likes.
+// raw is a client that can send arbitrary frames.
 type raw struct {
 	*http2.Framer
 	t     *testing.T
@@ -71,7 +71,7 @@ func (c *raw) tryAsk(id uint32, method string, end bool, more ...string) error {
 	)
 }
 
-// until reads frames until one is what is waited for.
+// until reads frames until is returns true.
 func (c *raw) until(what string, is func(any) bool) {
 	c.t.Helper()
 	for {
@@ -95,7 +95,8 @@ func isReset(f any, id uint32, code http2.ErrCode) bool {
 	return ok && reset.StreamID == id && reset.ErrCode == code
 }
 
-// S12: a client cannot have more work done at once than it may have streams, whatever it cancels.
+// By cancelling streams, a client cannot have more handlers running than it may have streams.
+// Proves S12.
 func TestCancelledRequestsDoNotPileUp(t *testing.T) {
 	var running, most atomic.Int32
 	release := make(chan struct{})
@@ -107,7 +108,7 @@ func TestCancelledRequestsDoNotPileUp(t *testing.T) {
 				break
 			}
 		}
-		<-release // it is deaf to its context
+		<-release // ignores its context
 	})
 	c := dial(t, address, config)
 	go func() {
@@ -149,20 +150,20 @@ func TestWhoAsksAndTakesNoAnswersIsNotServedFurther(t *testing.T) {
 	many := bytes.Repeat(ping, 1000)
 	for {
 		if _, err := c.conn.Write(many); err != nil {
-			return // it was closed, long before memory ran out
+			return // the connection was closed, long before memory ran out
 		}
 	}
 }
 
-// S07: what is sent on a stream that its client has ended is an error, though it had been answered before and the rest
-// of its body was not wanted.
+// Frames on a stream that the client has reset are an error, even if the server had answered it and discarded its body.
+// Proves S07.
 func TestAStreamThatTheClientHasEndedIsClosed(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(http.ResponseWriter, *http.Request) {})
 	c := dial(t, address, config)
 	for _, id := range []uint32{1, 3} {
 		c.ask(id, http.MethodGet, false)
 		c.until("word that no body is wanted", func(f any) bool { return isReset(f, id, http2.ErrCodeNo) })
-		// That is ignored which may have been on its way.
+		// Frames that may have been on their way are ignored.
 		if err := c.WriteData(id, false, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -203,12 +204,12 @@ func TestShortBodiesAreDiscardedAfterTheResponse(t *testing.T) {
 	}
 	c.ask(3, http.MethodPatch, false, "content-length", "2")
 	c.until("the next response", answered(3))
-	// The stream of a body that ended is closed.
+	// The stream is closed after the end of its body.
 	if err := c.WriteData(1, false, []byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	c.until("an error of the stream", func(f any) bool { return isReset(f, 1, http2.ErrCodeStreamClosed) })
-	// A body that does not come is waited for only for a while.
+	// The server waits only a while for a body that does not arrive.
 	c.until("a reset", func(f any) bool { return isReset(f, 3, http2.ErrCodeNo) })
 	// A long body, and one that waits for 100 Continue, are refused at once.
 	c.ask(5, http.MethodPatch, false, "content-length", "2000000")
@@ -245,7 +246,7 @@ func TestHeadersThatAreLargeAreFewAtATime(t *testing.T) {
 			t.Errorf("a header has %d bytes, %d were sent", n, len(text))
 		}
 	}
-	// One that is given up counts until its handler has ended; others go on.
+	// The headers of a cancelled stream count until its handler has ended. Streams with small headers continue.
 	if err := c.WriteRSTStream(1, http2.ErrCodeCancel); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +268,7 @@ func TestHeadersThatAreLargeAreFewAtATime(t *testing.T) {
 	c.until("an answer", func(f any) bool { return isStatus(f, 15, "200") })
 }
 
-// askLong begins a stream with a header that takes many frames.
+// askLong begins a stream with a header that needs several frames.
 func (c *raw) askLong(id uint32, name, value string) {
 	c.t.Helper()
 	c.block.Reset()
@@ -300,7 +301,7 @@ func isStatus(f any, id uint32, code string) bool {
 
 func TestAWindowThatOpensLetsAnAnswerGoOn(t *testing.T) {
 	address, config, _ := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
-		_, _ = w.Write(make([]byte, 300000)) // the client counts
+		_, _ = w.Write(make([]byte, 300000)) // the client counts the bytes
 	})
 	c := dial(t, address, config, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
 	c.ask(1, http.MethodGet, true)
@@ -336,7 +337,7 @@ func TestABodyMustBeAsLongAsAnnounced(t *testing.T) {
 		for _, slow := range []bool{true, false} {
 			c := dial(t, address, config)
 			c.ask(1, http.MethodPost, false, "content-length", "4")
-			if slow { // the handler begins without it
+			if slow { // the handler begins without the body
 				<-began
 			}
 			if err := c.WriteData(1, true, []byte(body)); err != nil {

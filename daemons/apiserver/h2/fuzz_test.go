@@ -16,7 +16,7 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// FuzzFrames sends a connection whatever comes after a greeting.
+// FuzzFrames sends arbitrary bytes after the connection preface.
 func FuzzFrames(f *testing.F) {
 	as := func(method string, write func(*http2.Framer, []byte)) []byte {
 		var block, out bytes.Buffer
@@ -57,7 +57,7 @@ func FuzzFrames(f *testing.F) {
 		)
 		check(w.WriteRSTStream(1, http2.ErrCodeCancel))
 	}))
-	// Half of what can be answered later is, in pairs.
+	// Half of the GET requests are answered later, in pairs.
 	later := make(chan *h2.Deferred, 1)
 	prompt := func(d *h2.Deferred, r *http.Request) bool {
 		if len(r.URL.Path)%2 > 0 {
@@ -66,7 +66,7 @@ func FuzzFrames(f *testing.F) {
 		select {
 		case other := <-later:
 			for _, d := range []*h2.Deferred{d, other} {
-				_, _ = d.Write([]byte(r.URL.Path)) // it does not fail
+				_, _ = d.Write([]byte(r.URL.Path)) // does not fail
 				d.Send()
 				d.Flush()
 			}
@@ -110,8 +110,8 @@ func FuzzFrames(f *testing.F) {
 		if err := framer.WritePing(false, [8]byte{7}); err != nil {
 			return
 		}
-		// It answers, or ends the connection: it does not hang.
-		_ = conn.CloseWrite() // the other side may have ended it
+		// The server must answer or close the connection, and not hang.
+		_ = conn.CloseWrite() // the server may have closed it
 		if _, err := io.Copy(io.Discard, conn); err != nil {
 			if timeout, ok := err.(interface{ Timeout() bool }); ok && timeout.Timeout() {
 				t.Error("the connection hangs")

@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// gathering is a listener whose connections can hold back what TLS writes to them, record by
-// record, and write it at once.
+// gathering is a listener whose connections can collect the records that TLS writes, and write them in one system call.
 type gathering struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -19,7 +18,7 @@ func (g gathering) Accept() (net.Conn, error) {
 	return &gatherer{Conn: c}, nil
 }
 
-// gathererOf is the one below a connection, nil if there is none.
+// gathererOf returns the gatherer below a connection; nil if there is none.
 func gathererOf(conn net.Conn) *gatherer {
 	for {
 		switch c := conn.(type) {
@@ -37,10 +36,10 @@ type gatherer struct {
 	net.Conn
 
 	mu   sync.Mutex
-	held *bytes.Buffer // nil: nothing is held back
+	held *bytes.Buffer // nil if writes are not being collected
 }
 
-// mostHeld is how much is written at once.
+// mostHeld is how many bytes are collected before they are written.
 const mostHeld = 256 << 10
 
 // Write implements net.Conn.
@@ -63,10 +62,10 @@ func (g *gatherer) release() error {
 	return err
 }
 
-// buffers are shared: connections are many, and those that write at one time few.
+// buffers are shared, because of many connections only few write at the same time.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// together calls write and writes what that has written as one.
+// together calls write, and sends everything that it has written in one system call.
 func (g *gatherer) together(write func() error) error {
 	held := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(held)

@@ -22,7 +22,7 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// serve serves h until the test ends, and returns where and how to connect.
+// serve serves h until the test ends. It returns the address and the client's TLS configuration.
 func serve(
 	t testing.TB,
 	own *h2.Server,
@@ -33,7 +33,7 @@ func serve(
 	return serveOn(t, func(ln net.Listener) net.Listener { return ln }, own, h, set...)
 }
 
-// serveOn is serve on a listener that counts, or whatever else it does.
+// serveOn is like serve, with a wrapper for the listener.
 func serveOn(
 	t testing.TB,
 	listen func(net.Listener) net.Listener,
@@ -78,7 +78,7 @@ func serveOn(
 		}
 		own.Close()
 	})
-	// That the certificate is the CA's own, and names nobody, is not what is tested.
+	// The certificate is the CA's own and names no host, which this test does not verify.
 	return ln.Addr().
 			String(),
 		&tls.Config{
@@ -128,7 +128,7 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 		case "/length":
 			w.Header().Set("Content-Length", "5")
 			w.Header().Set("X-Odd", strings.Repeat("long ", 100))
-			_, _ = w.Write([]byte("12345")) // the client looks
+			_, _ = w.Write([]byte("12345")) // the client checks it
 			if _, err := w.Write([]byte("6")); !errors.Is(err, http.ErrContentLength) {
 				t.Errorf("writing more than was announced: %v", err)
 			}
@@ -139,11 +139,11 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 			}
 		case "/short":
 			w.Header().Set("Content-Length", "10")
-			_, _ = w.Write([]byte("12345")) // the client looks
+			_, _ = w.Write([]byte("12345")) // the client checks it
 		case "/trailers":
 			w.Header().Set("Trailer", "After")
-			_, _ = io.Copy(io.Discard, r.Body) // the trailers come after
-			_, _ = w.Write([]byte("x"))        // the client looks
+			_, _ = io.Copy(io.Discard, r.Body) // the trailers follow the body
+			_, _ = w.Write([]byte("x"))        // the client checks it
 			w.Header().Set("After", r.Trailer.Get("Sent"))
 			w.Header().Set(http.TrailerPrefix+"Unannounced", "too")
 		case "/hints":
@@ -151,7 +151,7 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 			w.WriteHeader(http.StatusEarlyHints)
 			w.WriteHeader(http.StatusTeapot)
 		case "/sniffed":
-			_, _ = io.WriteString(w, "<html>") // the client looks
+			_, _ = io.WriteString(w, "<html>") // the client checks it
 		case "/panic":
 			panic("on purpose")
 		}
@@ -228,7 +228,7 @@ func TestAnswersAreWhatHandlersSay(t *testing.T) {
 	if answer, err = c.Do(r); err != nil || answer.StatusCode != http.StatusTeapot || link != "</a>" {
 		t.Errorf("early hints: %v, %q, %v", answer, link, err)
 	}
-	_ = answer.Body.Close() // it has none
+	_ = answer.Body.Close() // it has no body
 }
 
 func TestAClientThatWaitsToBeToldSendsItsBodyThen(t *testing.T) {
@@ -314,7 +314,7 @@ func TestShutdownLetsRequestsFinishAndBeginsNoMore(t *testing.T) {
 	address, config, server := serve(t, &h2.Server{}, func(w http.ResponseWriter, r *http.Request) {
 		close(begun)
 		<-release
-		_, _ = io.WriteString(w, "whole") // the client looks
+		_, _ = io.WriteString(w, "whole") // the client checks it
 	})
 	c := client(t, config)
 	got := make(chan string, 1)
@@ -325,7 +325,7 @@ func TestShutdownLetsRequestsFinishAndBeginsNoMore(t *testing.T) {
 			return
 		}
 		defer answer.Body.Close()
-		text, _ := io.ReadAll(answer.Body) // what came is compared
+		text, _ := io.ReadAll(answer.Body) // compared below
 		got <- string(text)
 	}()
 	<-begun
@@ -334,9 +334,9 @@ func TestShutdownLetsRequestsFinishAndBeginsNoMore(t *testing.T) {
 	for {
 		answer, err := c.Get("https://" + address)
 		if err != nil {
-			break // neither this connection nor another
+			break // neither this connection nor a new one works
 		}
-		_ = answer.Body.Close() // it should not have been answered
+		_ = answer.Body.Close() // no response was expected
 		t.Error("a request was begun after the goodbye")
 	}
 	close(release)

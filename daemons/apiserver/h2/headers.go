@@ -11,10 +11,10 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Headers are written as literals that the client need not remember (RFC 7541, 6.2.2), by the
-// static table where that knows their names: there is no state, and little to compute.
+// Headers are encoded as literals without indexing (RFC 7541, 6.2.2), with names from the static table where it has
+// them. This needs no state and little computation.
 
-// static are the names that the static table has, and their numbers there.
+// static maps header names to their indexes in HPACK's static table.
 var static = map[string]byte{
 	"cache-control": 24, "content-encoding": 26, "content-length": 28, "content-type": 31, "date": 33, "etag": 34,
 	"location": 46, "retry-after": 53, "vary": 59, "www-authenticate": 61,
@@ -27,7 +27,8 @@ func appendStatus(to []byte, code int) []byte {
 	return strconv.AppendInt(append(to, 0x08, 3), int64(code), 10)
 }
 
-// appendHeader appends an answer's headers; of a provisional one there may be some that the final answer has as well.
+// appendHeader appends the headers of a response. A provisional response leaves out Content-Length, which belongs to
+// the final one.
 func appendHeader(to []byte, header http.Header, provisional bool) []byte {
 	var trailers []string
 	for _, list := range header["Trailer"] {
@@ -38,7 +39,7 @@ func appendHeader(to []byte, header http.Header, provisional bool) []byte {
 	for key, values := range header {
 		switch key {
 		case "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Upgrade":
-			continue // they say nothing over HTTP/2, and must not be there
+			continue // connection-specific headers are forbidden in HTTP/2
 		case "Content-Length":
 			if provisional {
 				continue
@@ -71,7 +72,7 @@ func lower(key string) string {
 	return strings.ToLower(key)
 }
 
-// appendField appends a field, unless it cannot be one.
+// appendField appends a header field. It leaves out a field with an invalid name.
 func appendField(to []byte, name, value string) []byte {
 	number := static[name]
 	switch {
@@ -88,7 +89,7 @@ func appendField(to []byte, name, value string) []byte {
 	return appendString(to, value)
 }
 
-// appendString appends a length, in seven bits of its first byte, and what is that long.
+// appendString appends a string with its length as an integer with a 7-bit prefix (RFC 7541, 5.1).
 func appendString(to []byte, s string) []byte {
 	n := len(s)
 	if n < 0x7f {
@@ -108,7 +109,7 @@ type stamp struct {
 
 var latest atomic.Pointer[stamp]
 
-// now is the time as headers have it.
+// now returns the current time in the format of the Date header.
 func now() string {
 	t := time.Now()
 	if s := latest.Load(); s != nil && s.second == t.Unix() {

@@ -2,28 +2,28 @@ package h2
 
 import "time"
 
-// A request's body comes right after its headers as a rule. Its handler begins with both, rather than being woken for
-// the headers, waiting, and being woken again.
+// A request's body usually follows right after its headers. The handler starts when both have arrived. So it is not
+// woken for the headers, only to wait and be woken again.
 
 const (
-	// mostAwaited is how large a body may be that is waited for.
+	// mostAwaited is the largest body, in bytes, that is waited for.
 	mostAwaited = 64 << 10
-	// patience is how long it is waited for: the handler decides what becomes of clients that are slow.
+	// patience is how long to wait. After that the handler starts, and decides what to do about a slow client.
 	patience = 10 * time.Millisecond
 )
 
-// mayHold says whether a stream's handler has time until its body has come.
+// mayHold reports whether a stream's handler may wait for the body.
 func (st *stream) mayHold() bool {
 	b := &st.body
 	return !b.ended && !b.expected && b.announced > 0 && b.announced <= mostAwaited && st.res.instead == 0
 }
 
-// hold has a handler begin when its body is there, or patience has ended. The lock is held.
+// hold delays a handler until its body has arrived or patience has ended. The caller holds c.mu.
 func (c *Conn) hold(st *stream) {
 	st.held = true
 	switch {
 	case c.holding:
-		return // its time ends with that of those before
+		return // the running timer starts this handler as well
 	case c.held == nil:
 		c.held = time.AfterFunc(patience, c.beginHeld)
 	default:
@@ -32,7 +32,7 @@ func (c *Conn) hold(st *stream) {
 	c.holding = true
 }
 
-// beginHeld has the handlers begin whose bodies have not come.
+// beginHeld starts the handlers whose bodies have not arrived in time.
 func (c *Conn) beginHeld() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (c *Conn) beginHeld() {
 		st.held = false
 		if err := c.begin(st); err != nil {
 			c.failed = err
-			_ = c.nc.Close() // its reader ends everything on it
+			_ = c.nc.Close() // the reading goroutine ends all streams
 			return
 		}
 	}

@@ -10,43 +10,42 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// outgoing is what a connection has to say, guarded by the connection's lock. One goroutine at a
-// time writes: who adds something while another is writing leaves it to that one.
+// outgoing is the write buffer of a connection, guarded by the connection's lock. One goroutine at a time writes. If
+// another goroutine adds data meanwhile, the writing goroutine sends it as well.
 type outgoing struct {
-	buf      []byte    // nil: nothing; see room
-	scratch  []byte    // for blocks of headers
-	deadline time.Time // of writing; belongs to who writes
+	buf      []byte    // nil if empty; from rooms
+	scratch  []byte    // buffer for header blocks
+	deadline time.Time // write deadline; used only by the writing goroutine
 	flushing bool
 	idle     sync.Cond // signalled when flushing ends
-	tail     uint32    // stream of the data frame at the end of buf, which can be made longer; 0: none
-	head     int       // where that begins
-	began    bool      // whether a block of headers has been sent
+	tail     uint32    // stream of the last DATA frame in buf, which can be extended; 0 if none
+	head     int       // offset of that frame
+	began    bool      // whether a header block has been sent
 
-	answerable int // control frames that what was sent may be answered with, since the allowance was last looked at
+	answerable int // control frames that the client may send in answer, not yet added to the allowance
 
-	window, initial int64 // what the client takes: of the connection, and of a new stream
+	window, initial int64 // flow-control windows: of the connection, and initially of each stream
 	maxFrame        int
-	blocked         []*stream // that wait for room in buf or the connection's window
+	blocked         []*stream // waiting for room in buf or in the connection's window
 }
 
 const (
-	// eager is how much is gathered before it is sent without being asked for.
+	// eager is how many bytes are buffered before they are sent without a flush.
 	eager = 32 << 10
-	// mostPending is how much waits while something is being written.
+	// mostPending is the maximum number of buffered bytes while another write is in progress.
 	mostPending = 128 << 10
-	// rounds is how often a goroutine goes on writing what others have added.
+	// rounds is how many times a goroutine writes data that other goroutines have added.
 	rounds = 4
-	frame  = 9 // length of a frame's head
+	frame  = 9 // length of a frame header
 )
 
-// rooms are buffers for what connections have to say. They are shared: connections are many, those that have something
-// to say at one time are few, and what one needs for an answer or a burst of events another can use next.
+// rooms is a pool of write buffers. Few of many connections write at the same time, so they share buffers.
 var rooms = sync.Pool{New: func() any {
 	room := make([]byte, 0, eager+eager/8)
 	return &room
 }}
 
-// leaveRoom gives a buffer back whose content has been written.
+// leaveRoom returns a written buffer to the pool.
 func leaveRoom(buf []byte) {
 	if cap(buf) <= 2*mostPending {
 		buf = buf[:0]
@@ -94,10 +93,10 @@ func (o *outgoing) goAway(newest uint32, code http2.ErrCode) {
 	o.buf = binary.BigEndian.AppendUint32(o.buf, uint32(code))
 }
 
-// headers adds a block of headers, in as many frames as it needs.
+// headers appends a header block, in as many frames as it needs.
 func (o *outgoing) headers(id uint32, block []byte, end bool) {
 	if !o.began {
-		// No table is kept for compression, whatever size the client allows.
+		// Set the size of the dynamic table to 0, whatever size the client allows.
 		o.began = true
 		block = append([]byte{0x20}, block...)
 	}
@@ -119,7 +118,7 @@ func (o *outgoing) headers(id uint32, block []byte, end bool) {
 	}
 }
 
-// data adds to what a stream says; end says that this is all.
+// data appends data of a stream. end ends the stream.
 func (o *outgoing) data(id uint32, p []byte, end bool) {
 	o.answerable += controlPerWrite + controlPerKiB*(len(p)>>10)
 	for {
@@ -145,7 +144,7 @@ func (o *outgoing) data(id uint32, p []byte, end bool) {
 	}
 }
 
-// Flush sends what the connection's streams have to say.
+// Flush sends the connection's buffered data.
 func (c *Conn) Flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,8 +159,8 @@ func (c *Conn) flushLocked() {
 	}
 }
 
-// flushTogether sends what there is after others that are about to answer on this connection have added theirs:
-// what they waited for often came in one piece, as what they say can go.
+// flushTogether flushes the buffer after other handlers of this connection had a chance to add their responses.
+// Requests often arrive together, so their responses can be sent together. The caller holds c.mu.
 func (c *Conn) flushTogether() {
 	if c.out.flushing || len(c.out.buf) == 0 {
 		return
@@ -175,7 +174,7 @@ func (c *Conn) flushTogether() {
 	c.send()
 }
 
-// flushAside sends what there is from another goroutine: this one has to go on even if writing waits.
+// flushAside flushes the buffer on another goroutine, because this one must not block. The caller holds c.mu.
 func (c *Conn) flushAside() {
 	c.out.flushing = true
 	c.running.Go(func() {
@@ -185,11 +184,11 @@ func (c *Conn) flushAside() {
 	})
 }
 
-// send writes until there is nothing more. The lock is held, and let go while writing.
+// send writes until the buffer is empty. The caller holds c.mu; send releases it while writing.
 func (c *Conn) send() {
 	for round := 0; len(c.out.buf) > 0 && c.failed == nil; round++ {
 		if round == rounds {
-			c.flushAside() // others keep adding: this goroutine has its own work
+			c.flushAside() // others keep adding data, and this goroutine has its own work
 			return
 		}
 		buf := c.out.buf
@@ -200,7 +199,7 @@ func (c *Conn) send() {
 		c.mu.Lock()
 		if err != nil && c.failed == nil {
 			c.failed = err
-			_ = c.nc.Close() // its reader ends everything on it
+			_ = c.nc.Close() // the reading goroutine ends all streams
 		}
 		c.unblock()
 	}
@@ -214,7 +213,7 @@ func (c *Conn) send() {
 }
 
 func (c *Conn) write(buf []byte) error {
-	// To set a deadline costs as much as a small record: one serves for many.
+	// Setting a deadline costs as much as a small record, so one deadline covers many writes.
 	if now := time.Now(); c.out.deadline.Sub(now) < stuck-stuck/4 {
 		c.out.deadline = now.Add(stuck)
 		if err := c.nc.SetWriteDeadline(c.out.deadline); err != nil {
@@ -231,10 +230,10 @@ func (c *Conn) write(buf []byte) error {
 	return c.gather.together(write)
 }
 
-// record is what one TLS record carries.
+// record is the maximum payload of a TLS record, in bytes.
 const record = 16 << 10
 
-// unblock lets the streams that wait for room look again.
+// unblock wakes the streams that wait for room.
 func (c *Conn) unblock() {
 	waiting := c.out.blocked
 	c.out.blocked = nil
@@ -244,7 +243,7 @@ func (c *Conn) unblock() {
 	}
 }
 
-// errOverflow is the client's mistake: a window larger than can be.
+// errOverflow reports that the client made a flow-control window too large.
 var errOverflow = errors.New("a flow-control window has overflowed")
 
 func widen(window *int64, by int64) error {
@@ -275,8 +274,8 @@ func (c *Conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-// closed judges a frame for a stream that is not open: those that were may still get some, and those that
-// were not begun after the goodbye.
+// closed returns an error for a frame on an idle stream. Frames on closed streams are allowed, since they may have been
+// sent before the client knew. So are frames on streams that the client began after GOAWAY.
 func (c *Conn) closed(id uint32) error {
 	if id > c.newest && !c.going || id%2 == 0 {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -302,7 +301,7 @@ func (c *Conn) onSettings(f *http2.SettingsFrame) error {
 		case http2.SettingMaxFrameSize:
 			c.out.maxFrame = min(int(s.Val), record)
 		case http2.SettingInitialWindowSize:
-			initial = int64(s.Val) // the last one counts: a frame costs one look at the streams
+			initial = int64(s.Val) // the last value counts; the streams are updated once per frame
 		}
 		return nil
 	})

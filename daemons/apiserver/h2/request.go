@@ -12,7 +12,7 @@ import (
 	fields "clusterctl/daemons/api/header"
 )
 
-// onHeaders begins a stream, or ends the body of one with trailers.
+// onHeaders begins a stream, or ends the body of a stream with trailers.
 func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	id := f.StreamID
 	wrong := http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
@@ -30,7 +30,7 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	case id <= c.newest:
 		return http2.ConnectionError(http2.ErrCodeStreamClosed)
 	case c.going:
-		return nil // the client knows from our farewell that this was not begun
+		return nil // by GOAWAY the client knows that this stream was not begun
 	}
 	c.newest = id
 	if f.HasPriority() && f.Priority.StreamDep == id {
@@ -64,7 +64,7 @@ func (c *Conn) onHeaders(f *http2.MetaHeadersFrame) error {
 	return c.begin(st)
 }
 
-// request makes the request of its headers; false if they are not what they should be.
+// request sets the stream's request from its headers. It returns false if they are invalid.
 func (st *stream) request(f *http2.MetaHeadersFrame) bool {
 	var method, scheme, path, authority string
 	for _, field := range f.PseudoFields() {
@@ -78,11 +78,11 @@ func (st *stream) request(f *http2.MetaHeadersFrame) bool {
 		case ":authority":
 			authority = field.Value
 		default:
-			return false // extensions that were not offered
+			return false // no extension has been negotiated
 		}
 	}
 	if !f.Truncated && (method == "" || path == "" || scheme != "https" && scheme != "http") {
-		return false // this includes CONNECT: nothing is tunnelled
+		return false // this refuses CONNECT as well, which is not supported
 	}
 	fields := f.RegularFields()
 	header := make(http.Header, len(fields))
@@ -130,7 +130,7 @@ func (st *stream) request(f *http2.MetaHeadersFrame) bool {
 	return true
 }
 
-// announce notes what the headers say of the body; false if that cannot be.
+// announce applies the headers that describe the body. It returns false if they are invalid.
 func (st *stream) announce(ended bool) bool {
 	header := st.req.Header
 	if ended {
@@ -176,7 +176,7 @@ func address(method, path string) (*url.URL, error) {
 	return url.ParseRequestURI(path)
 }
 
-// onTrailers ends a body. The lock is held.
+// onTrailers ends a body with trailers. The caller holds c.mu.
 func (c *Conn) onTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 	switch {
 	case st.body.ended:
@@ -193,7 +193,7 @@ func (c *Conn) onTrailers(st *stream, f *http2.MetaHeadersFrame) error {
 	return c.bodyEnds(st)
 }
 
-// canonical is http.CanonicalHeaderKey, at once for what clients send all the time.
+// canonical is like http.CanonicalHeaderKey, but faster for common headers.
 func canonical(name string) string {
 	if key, ok := common[name]; ok {
 		return key

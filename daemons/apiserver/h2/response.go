@@ -12,21 +12,21 @@ import (
 	fields "clusterctl/daemons/api/header"
 )
 
-// response is a stream's http.ResponseWriter. What is written goes into the connection's buffer
-// as far as the client takes it, and waits there for a flush, the end, or enough of it.
+// response is a stream's http.ResponseWriter. Written data goes to the connection's buffer, as far as the client's
+// window allows. It is sent by a flush, at the end of the response, or when the buffer has enough.
 type response struct {
 	st       *stream
 	header   http.Header
-	wrote    bool // whether headers have gone
-	bare     bool // whether no body follows, whatever is written
+	wrote    bool // whether the headers have been written
+	bare     bool // whether the response has no body, whatever is written
 	finished bool
 	code     int
-	length   int64 // of the body, as announced; -1: not said
+	length   int64 // Content-Length; -1 if unknown
 	written  int64
-	cut      bool // whether something could not be written
-	instead  int  // an answer that stands already; 0: none
+	cut      bool // whether the body is incomplete, because a write failed
+	instead  int  // status code to send instead of calling the handler; 0 if none
 	deadline time.Time
-	trailers []string // that were announced
+	trailers []string // names of the announced trailers
 }
 
 // Header implements http.ResponseWriter.
@@ -52,14 +52,14 @@ func (r *response) WriteHeader(code int) {
 	}
 }
 
-// inform sends a provisional answer. The lock is held.
+// inform sends an informational (1xx) response. The caller holds c.mu.
 func (r *response) inform(code int, header http.Header) {
 	if r.st.gone == nil {
 		r.st.c.out.headers(r.st.id, appendHeader(appendStatus(nil, code), header, true), false)
 	}
 }
 
-// begin settles what the headers say. They are sent with what comes next. The lock is held.
+// begin writes the headers. They are sent together with what follows. The caller holds c.mu.
 func (r *response) begin(code int, first []byte) {
 	header := r.Header()
 	r.wrote, r.code, r.length = true, code, -1
@@ -125,8 +125,8 @@ func (r *response) Write(p []byte) (int, error) {
 		if done == len(p) {
 			return done, nil
 		}
-		// Nothing goes without what is there already: the client may be waiting for it. The lock is let go meanwhile,
-		// and who changed something then has woken nobody.
+		// Flush first, because the client may have to receive the buffered data before it sends a window update.
+		// Flushing releases the lock, and changes made meanwhile do not wake this goroutine. So check again.
 		c.flushLocked()
 		if st.gone != nil || c.failed != nil || st.window > 0 && !st.blocked {
 			continue
@@ -145,8 +145,8 @@ func bodyAllowed(code int) error {
 	return nil
 }
 
-// take adds to the connection's buffer as much of p as the client takes and as there is room for,
-// and says how much that was. The lock is held.
+// take appends as much of p to the connection's buffer as the window and the buffer allow, and returns how many bytes
+// that was. The caller holds c.mu.
 func (st *stream) take(p []byte) int {
 	o := &st.c.out
 	n := int(max(0, min(int64(len(p)), st.window, o.window, int64(mostPending-len(o.buf)))))
@@ -162,7 +162,7 @@ func (st *stream) take(p []byte) int {
 	return n
 }
 
-// FlushError sends what has been written.
+// FlushError sends the buffered data.
 func (r *response) FlushError() error {
 	c := r.st.c
 	c.mu.Lock()
@@ -177,7 +177,7 @@ func (r *response) FlushError() error {
 // Flush implements http.Flusher.
 func (r *response) Flush() { _ = r.FlushError() }
 
-// SetReadDeadline is for http.ResponseController.
+// SetReadDeadline implements read deadlines for http.ResponseController.
 func (r *response) SetReadDeadline(t time.Time) error {
 	r.st.c.mu.Lock()
 	defer r.st.c.mu.Unlock()
@@ -186,7 +186,7 @@ func (r *response) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is for http.ResponseController.
+// SetWriteDeadline implements write deadlines for http.ResponseController.
 func (r *response) SetWriteDeadline(t time.Time) error {
 	r.st.c.mu.Lock()
 	defer r.st.c.mu.Unlock()
@@ -195,10 +195,10 @@ func (r *response) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// EnableFullDuplex is for http.ResponseController: it is always so.
+// EnableFullDuplex does nothing: full duplex is always enabled.
 func (r *response) EnableFullDuplex() error { return nil }
 
-// finish ends the answer after its handler, and sends it.
+// finish ends the response after its handler has returned, and sends it.
 func (r *response) finish() {
 	c := r.st.c
 	c.mu.Lock()
@@ -207,7 +207,7 @@ func (r *response) finish() {
 	c.flushTogether()
 }
 
-// complete ends the answer. The lock is held.
+// complete ends the response. The caller holds c.mu.
 func (r *response) complete() {
 	st, c := r.st, r.st.c
 	if !r.wrote {
@@ -221,7 +221,7 @@ func (r *response) complete() {
 	case r.finished:
 	case cut:
 		c.forget(st.id)
-		c.out.reset(st.id, http2.ErrCodeInternal) // what was announced does not come
+		c.out.reset(st.id, http2.ErrCodeInternal) // the body is shorter than announced
 	default:
 		if block := r.appendTrailers(nil); len(block) > 0 {
 			c.out.headers(st.id, block, true)

@@ -14,26 +14,26 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// stream is one request and its answer. Everything that may change is guarded by the connection's lock.
+// stream is one request and its response. The connection's lock guards everything that may change.
 type stream struct {
 	c      *Conn
 	id     uint32
 	req    *http.Request
-	cancel context.CancelFunc // nil until a handler is to begin
+	cancel context.CancelFunc // nil until a handler is started or queued
 	body   body
 	res    response
-	cond   sync.Cond // signalled when something has changed for who waits: a reader or a writer
+	cond   sync.Cond // signalled when something changes that a reader or writer of the stream waits for
 
-	large   int   // what its headers take, where that is counted
-	window  int64 // what the client takes
-	blocked bool  // in the connection's list
-	held    bool  // whether its handler has yet to begin
-	gone    error // why nothing more comes or goes
+	large   int   // size of the headers, if they are counted
+	window  int64 // flow-control window of the client
+	blocked bool  // whether the stream is in the connection's list of blocked streams
+	held    bool  // whether the handler waits for the body
+	gone    error // why nothing more is sent or received
 	onRoom  func()
 	discard *time.Timer // set while the rest of the body is discarded after the response
 }
 
-// look lets whoever waits look again.
+// look wakes those that wait for the stream. The caller holds c.mu.
 func (st *stream) look() {
 	st.cond.Broadcast()
 	if f := st.onRoom; f != nil {
@@ -42,7 +42,7 @@ func (st *stream) look() {
 	}
 }
 
-// wait waits for a change, or a deadline. The lock is held.
+// wait waits for a change, or for a deadline. The caller holds c.mu.
 func (st *stream) wait(deadline *time.Time) error {
 	switch left := time.Until(*deadline); {
 	case deadline.IsZero():
@@ -63,7 +63,7 @@ func (st *stream) wait(deadline *time.Time) error {
 	return nil
 }
 
-// end tells the handler that its client is gone. The lock is not held.
+// end cancels the handler's context, because the stream has ended. The caller does not hold c.mu.
 func (st *stream) end(why error) {
 	st.c.mu.Lock()
 	st.gone = cmp.Or(st.gone, why)
@@ -75,7 +75,7 @@ func (st *stream) end(why error) {
 	}
 }
 
-// begin has a handler answer a stream, now or when others have ended. The lock is held.
+// begin starts the handler of a stream, or queues it until others have ended. The caller holds c.mu.
 func (c *Conn) begin(st *stream) error {
 	ctx, cancel := context.WithCancel(c.base)
 	st.req, st.cancel = st.req.WithContext(ctx), cancel
@@ -95,7 +95,7 @@ func (c *Conn) begin(st *stream) error {
 	return nil
 }
 
-// answer runs the handler. It is called on a worker.
+// answer runs the handler, on a worker.
 func (st *stream) answer() {
 	c := st.c
 	if c.handle(st) {
@@ -108,7 +108,7 @@ func (st *stream) answer() {
 	c.over()
 }
 
-// handle calls the handler, and says whether it has ended well.
+// handle calls the handler, and reports whether it returned normally.
 func (c *Conn) handle(st *stream) (well bool) {
 	if st.res.instead != 0 {
 		st.res.WriteHeader(st.res.instead)
@@ -129,21 +129,21 @@ func (c *Conn) handle(st *stream) (well bool) {
 					string(debug.Stack()),
 				)
 			}
-			_ = c.refuse(st.id, http2.ErrCodeInternal) // only a connection that has ended refuses this
+			_ = c.refuse(st.id, http2.ErrCodeInternal) // only fails if the connection has ended
 		}
 	}()
 	c.handler.ServeHTTP(&st.res, st.req)
 	return true
 }
 
-// refuse ends a stream with an error code.
+// refuse resets a stream with an error code.
 func (c *Conn) refuse(id uint32, code http2.ErrCode) error {
 	if id%2 == 0 {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.mu.Lock()
 	st := c.streams[id]
-	c.newest = max(c.newest, id) // it may be the headers that were refused
+	c.newest = max(c.newest, id) // the refused frame may have begun the stream
 	c.forget(id)
 	c.out.reset(id, code)
 	if st != nil {
@@ -156,7 +156,7 @@ func (c *Conn) refuse(id uint32, code http2.ErrCode) error {
 	return c.reply()
 }
 
-// forget remembers that frames for a stream mean nothing any more.
+// forget records a stream that was reset, so that frames that still arrive for it are ignored. The caller holds c.mu.
 func (c *Conn) forget(id uint32) {
 	c.reset[c.resets%len(c.reset)] = id
 	c.resets++
@@ -164,7 +164,7 @@ func (c *Conn) forget(id uint32) {
 
 func (c *Conn) forgotten(id uint32) bool { return slices.Contains(c.reset[:], id) }
 
-// remove takes a stream from those that are open.
+// remove removes an open stream. The caller holds c.mu.
 func (c *Conn) remove(st *stream) {
 	if c.streams[st.id] != st {
 		return
@@ -175,7 +175,7 @@ func (c *Conn) remove(st *stream) {
 	}
 	c.giveBack(nil, st.body.drop())
 	if st.cancel == nil {
-		c.forgo(st) // no handler has begun
+		c.forgo(st) // no handler has been started
 	}
 	if len(c.streams) == 0 {
 		c.rested = time.Now()
@@ -189,7 +189,7 @@ func (c *Conn) onReset(f *http2.RSTStreamFrame) error {
 	if st == nil {
 		defer c.mu.Unlock()
 		if i := slices.Index(c.reset[:], f.StreamID); i >= 0 {
-			c.reset[i] = 0 // no frame of it can be on its way any more
+			c.reset[i] = 0 // no frame of it can arrive any more
 		}
 		return c.closed(f.StreamID)
 	}
@@ -201,10 +201,10 @@ func (c *Conn) onReset(f *http2.RSTStreamFrame) error {
 
 var errReset = errors.New("the client has ended the stream")
 
-// Stream is a stream as a handler may use it that writes for many: without waiting.
+// Stream lets a handler write to a stream without blocking. One goroutine can so write to many streams.
 type Stream struct{ st *stream }
 
-// Of returns the stream behind a response, nil if its connection is not of this package.
+// Of returns the stream behind a response; nil if the response is not of this package.
 func Of(w http.ResponseWriter) *Stream {
 	for {
 		switch t := w.(type) {
@@ -221,9 +221,9 @@ func Of(w http.ResponseWriter) *Stream {
 // Conn returns the connection.
 func (s *Stream) Conn() *Conn { return s.st.c }
 
-// Offer takes as much of data as can be sent without waiting, after the headers have been written. It is sent when the
-// connection is flushed. When not all was taken, onRoom is called once there may be room; it must not wait, or call
-// back.
+// Offer takes as much of data as can be sent without waiting. The headers must have been written. The data is sent at
+// the next flush. If not all of it was taken, onRoom is called once there may be room. onRoom must not block or call
+// Offer.
 func (s *Stream) Offer(data []byte, onRoom func()) (int, error) {
 	st := s.st
 	st.c.mu.Lock()

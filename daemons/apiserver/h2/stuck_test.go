@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/apiserver/h2"
 )
 
-// gated is a listener whose connections hold a write up while its gate is closed.
+// gated is a listener whose connections block writes while their gate is closed.
 type gated struct {
 	net.Listener
 	gate *atomic.Pointer[chan struct{}]
@@ -38,8 +38,7 @@ func (g gatedConn) Write(p []byte) (int, error) {
 	return g.Conn.Write(p)
 }
 
-// A stream that ends while its answer is on the way to the network, before the answer begins to wait for room, ends its
-// handler.
+// A stream that ends during a network write, before its response waits for room, ends its handler.
 func TestAStreamThatEndsDuringAWriteEndsItsHandler(t *testing.T) {
 	var gate atomic.Pointer[chan struct{}]
 	closed, begun, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -51,10 +50,10 @@ func TestAStreamThatEndsDuringAWriteEndsItsHandler(t *testing.T) {
 			gate.Store(&closed)
 			close(begun)
 			go func() {
-				<-r.Context().Done() // the client's end of the stream has been read
+				<-r.Context().Done() // the server has read the client's reset
 				close(closed)
 			}()
-			_, err := w.Write(make([]byte, 1000)) // the headers go, and the client takes no byte of this
+			_, err := w.Write(make([]byte, 1000)) // the headers are sent, and the window has no room for the body
 			ended <- err
 		},
 	)

@@ -2,23 +2,23 @@ package h2
 
 import "time"
 
-// A connection on which nobody has been identified yet takes little memory, whatever is sent on it: a few streams with
-// small headers, and a little of their bodies. The first request with credentials lifts that.
+// A connection without an identified client uses little memory, whatever it sends: it may have a few streams with small
+// headers and small body windows. The first authenticated request lifts these limits.
 
 const (
 	// visitorStreams is how many streams such a connection may have open.
 	visitorStreams = 32
-	// visitorHeaders is how large the headers of a request may be.
+	// visitorHeaders is the maximum size, in bytes, of a request's headers.
 	visitorHeaders = 64 << 10
-	// visitorWindow is how much of requests' bodies may be sent ahead: what HTTP/2 begins with.
+	// visitorWindow is how many bytes of request bodies may be sent ahead. It is the initial window of HTTP/2.
 	visitorWindow = 65535
-	// introduction is how long a connection waits, once, for its client to be identified before it refuses further
-	// streams. Clients send many requests at once when they have connected. Meanwhile nothing is read, and so nothing
-	// heard of a client that has left.
+	// introduction is how long a connection waits for its client to be identified before it refuses further streams. It
+	// waits only once. Clients send many requests at once after connecting. During the wait nothing is read, so a
+	// disconnect goes unnoticed.
 	introduction = time.Second
 )
 
-// known says whether the client has been identified.
+// known reports whether the client has been identified.
 func (c *Conn) known() bool {
 	select {
 	case <-c.visitor.Known():
@@ -28,15 +28,15 @@ func (c *Conn) known() bool {
 	}
 }
 
-// lift gives an identified client what all may have. It is called by the goroutine that reads, when something has come:
-// a request's headers are then judged by what the client may have at that moment.
+// lift raises the limits for an identified client. The reading goroutine calls it after each read. So the limits at
+// that moment apply to a request's headers.
 func (c *Conn) lift() {
 	if c.lifted || !c.known() {
 		return
 	}
 	c.lifted = true
 	c.reader.MaxHeaderListSize = c.limit
-	c.input.left += c.mostRead() // the frame that is being read was given a visitor's share
+	c.input.left += c.mostRead() // the current frame was limited to a visitor's share
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.in.size = window
@@ -44,7 +44,7 @@ func (c *Conn) lift() {
 	c.out.windowUpdate(0, window-visitorWindow)
 }
 
-// introduced says whether a further stream may begin. It waits for an unidentified client that has many.
+// introduced reports whether a further stream may begin. It waits if the client is unidentified and has many streams.
 func (c *Conn) introduced(id uint32) bool {
 	if c.lifted {
 		return true

@@ -2,30 +2,29 @@ package h2
 
 import "sync"
 
-// workers are the goroutines that handlers run on. A new goroutine's stack has to grow, copied each
-// time, through decoding, admission and encoding; a worker's stack has grown already.
-// There are as many workers as requests in flight, and idleWorkers of them wait for the next one, which
-// the one that has waited least gets.
-// What a long request keeps of a worker's stack without need, the garbage collector takes back.
+// workers are the goroutines that run handlers. A new goroutine's stack has to grow, and is copied each time, through
+// decoding, admission and encoding. A worker's stack has grown already. There are as many workers as requests in
+// flight, and up to idleWorkers wait for the next one. The worker that has waited the least gets it. If a long request
+// leaves much of a worker's stack unused, the garbage collector shrinks it.
 type workers struct {
 	mu    sync.Mutex
-	idle  []chan *stream // of each worker that waits; holds one
+	idle  []chan *stream // of each idle worker; has a capacity of one
 	ended bool
 	all   sync.WaitGroup
 }
 
 const idleWorkers = 64
 
-// run has a worker answer a request.
+// run runs a stream's handler on a worker.
 func (p *workers) run(st *stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if last := len(p.idle) - 1; last >= 0 {
-		p.idle[last] <- st // has room: nobody else knows of it any more
+		p.idle[last] <- st // never blocks: each idle channel is used once
 		p.idle = p.idle[:last]
 		return
 	}
-	if p.ended { // a connection that outlived its server; it is closed soon
+	if p.ended { // the connection outlived its server, and is closed soon
 		go st.answer()
 		return
 	}
@@ -42,7 +41,7 @@ func (p *workers) loop(st *stream) {
 	}
 }
 
-// rest says that a worker waits for work; false if it should not.
+// rest adds an idle worker. It returns false if the worker must end.
 func (p *workers) rest(work chan *stream) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +52,7 @@ func (p *workers) rest(work chan *stream) bool {
 	return true
 }
 
-// close ends the workers that wait.
+// close ends the idle workers, and waits for the others.
 func (p *workers) close() {
 	p.mu.Lock()
 	p.ended = true

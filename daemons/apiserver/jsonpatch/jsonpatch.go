@@ -1,6 +1,5 @@
-// Package jsonpatch applies JSON patches (RFC 6902) that others send, clients and webhooks, within
-// bounds and without failing on what makes no sense. How an operation is done is the library's
-// business; what becomes of an error, its user's.
+// Package jsonpatch applies JSON patches (RFC 6902) from clients and webhooks, within limits and without panicking on
+// invalid ones. A library implements the operations, and callers convert the errors.
 package jsonpatch
 
 import (
@@ -13,21 +12,21 @@ import (
 // Patch is a list of operations.
 type Patch = library.Patch
 
-// Decode reads a patch.
+// Decode parses a patch.
 func Decode(text []byte) (Patch, error) { return library.DecodePatch(text) }
 
-// largest is what the copies of one patch may add up to: a short patch could make an object of
-// any size. It is what a request may have.
+// largest is how many bytes the copy operations of one patch may copy in total. Without it, a short patch could create
+// an object of any size. It is the maximum size of a request.
 const largest = 3 << 20
 
-// boundCopies sets the bound, of which the library has one for all.
+// boundCopies sets the limit, which is global in the library.
 var boundCopies = sync.OnceFunc(func() { library.AccumulatedCopySizeLimit = largest })
 
-// Apply returns a document as a patch makes it.
+// Apply returns a document after a patch.
 func Apply(patch Patch, document []byte) ([]byte, error) {
 	boundCopies()
 	for _, op := range patch {
-		// The library takes the value for given when it compares the whole document.
+		// The library would panic on a missing value when it compares the whole document.
 		if _, given := op["value"]; !given && op.Kind() == "test" {
 			if path, err := op.Path(); err == nil && path == "" {
 				return nil, fmt.Errorf(

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// S11: a patch that makes no sense, or would make an object of any size, is an error and nothing worse.
+// A patch that is invalid, or whose result would be too large, is an error and does not panic.
+// Proves S11.
 func TestPatchesAreBoundedAndDoNotFail(t *testing.T) {
 	copies := `{"op":"add","path":"/b","value":""}` + strings.Repeat(`,{"op":"copy","from":"/a","path":"/b"}`, 40)
 	for patch, want := range map[string]string{

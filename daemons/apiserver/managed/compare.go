@@ -9,11 +9,11 @@ import (
 	"clusterctl/daemons/apiserver/scan"
 )
 
-// comparison says in what two objects are alike, and writes that down as a key.
+// comparison compares two objects, and writes the result as a key.
 type comparison struct {
 	key        []byte
 	live, next tree
-	at         map[uint64]int // places of live's leaves
+	at         map[uint64]int // indexes of live's leaves
 	seen       []bool
 }
 
@@ -23,7 +23,8 @@ func (c *comparison) reset() { c.key = c.key[:0] }
 
 func (c *comparison) text(s string) { c.key = append(append(c.key, s...), 0) }
 
-// compare adds the shapes of both objects, and for every value whether it is new, gone, the same or another.
+// compare adds the shapes of both objects to the key. For each value it adds whether it is new, removed, equal or
+// different. It returns false if it cannot compare them.
 func (c *comparison) compare(keys map[string]bool, live, next []byte) bool {
 	c.live.reset()
 	c.next.reset()
@@ -68,7 +69,7 @@ func (c *comparison) values() bool {
 			}
 		}
 		if c.seen[found] {
-			return false // two of one path: which belong together cannot be told
+			return false // two leaves have the same path, so they cannot be matched
 		}
 		at, c.seen[found] = found+1, true
 		if bytes.Equal(before[found].value, leaf.value) {
@@ -88,12 +89,12 @@ func (c *comparison) values() bool {
 	return true
 }
 
-// unsure says of text that is not the same whether it may mean the same nevertheless: objects that were stored before
-// <, > and & were kept as they are have them escaped.
+// unsure reports whether different text may have the same meaning. Objects that were stored before <, > and & were left
+// unescaped have escapes.
 func unsure(text []byte) bool { return bytes.Contains(text, []byte(`\u00`)) }
 
-// lone adds a value that only one of the objects has. Within a list, the other may have the
-// same item with other keys: then its value matters.
+// lone adds a value that only one of the objects has. In a list, the other object may have the same item with other
+// keys. Then the value matters, so it is added as well.
 func (c *comparison) lone(sign byte, leaf leaf) {
 	c.key = append(c.key, sign)
 	for shift := 0; shift < 64; shift += 8 {
@@ -104,11 +105,11 @@ func (c *comparison) lone(sign byte, leaf leaf) {
 	}
 }
 
-// tree is what there is in an object: its shape (names, kinds of values, and the values by which the items of lists
-// are told apart) and all other values with their paths.
+// tree is the structure of an object. shape has names, kinds of values, and the values that identify the items of
+// lists. leaves has all other values with their paths.
 type tree struct {
 	scan.Scanner
-	keys   map[string]bool // names, quoted, of values that tell items apart
+	keys   map[string]bool // quoted names of values that identify items
 	shape  []byte
 	leaves []leaf
 	depth  int
@@ -117,15 +118,15 @@ type tree struct {
 type leaf struct {
 	path   uint64
 	value  []byte
-	listed bool // whether it is somewhere in a list
+	listed bool // whether it is in a list, at any depth
 }
 
-// seed makes paths unlike from one process to the next.
+// seed makes the hashes of paths differ between processes.
 var seed = maphash.MakeSeed()
 
 func (t *tree) reset() { t.shape, t.leaves = t.shape[:0], t.leaves[:0] }
 
-// mostDepth bounds recursion; what is deeper is not remembered.
+// mostDepth limits recursion. The results for deeper objects are not remembered.
 const mostDepth = 64
 
 func (t *tree) read(data []byte) bool {
@@ -133,12 +134,12 @@ func (t *tree) read(data []byte) bool {
 	return t.object(1, place{root: true}) && t.Pos == len(data)
 }
 
-// place is where a value is.
+// place is the position of a value.
 type place struct {
 	root, metadata bool
 	listed         bool // in a list, at any depth
 	item           bool // directly in an object that is an item of a list
-	tells          bool // tells an item apart, or is one itself
+	tells          bool // identifies an item, or is an item itself
 }
 
 func step(path, by uint64) uint64 {
@@ -224,7 +225,8 @@ func (t *tree) list(path uint64) bool {
 				return false
 			}
 			if slices.Contains(known, by) || len(known) > 256 {
-				// Items that cannot be told apart, or would take long to: everything in them matters.
+				// These items have the same identity, or there are too many to compare. So the whole list becomes part
+				// of the shape.
 				t.Pos, t.shape, t.leaves, t.depth = start, t.shape[:shape], t.leaves[:leaves], t.depth-1
 				if !t.Value() {
 					return false
@@ -246,7 +248,7 @@ func (t *tree) list(path uint64) bool {
 	return true
 }
 
-// identity digests the values by which the item that begins here is told apart.
+// identity returns the hash of the values that identify the item that begins here.
 func (t *tree) identity() (uint64, bool) {
 	start := t.Pos
 	defer func() { t.Pos = start }()
@@ -264,7 +266,7 @@ func (t *tree) identity() (uint64, bool) {
 			return 0, false
 		}
 		if tells {
-			_, _ = h.Write(t.Data[from:t.Pos]) // it never fails
+			_, _ = h.Write(t.Data[from:t.Pos]) // never fails
 			_ = h.WriteByte(0)
 		}
 		if !t.Next('}') {

@@ -1,8 +1,8 @@
-// Package managed remembers what the account of managed fields came to. Who owns which fields after a write depends on
-// which fields there are, on the keys of list items, on which values differ from those before, and on the
-// account before, and hardly ever on the values themselves. Objects of one kind are written alike
-// over and over: what was worked out once, through the kind's schema, holds for all writes that are
-// alike in all that. The working out is apimachinery's business.
+// Package managed caches the results of computing managed fields. The owners of fields after a write depend on the
+// managed fields before and on what the write changes. What counts is which fields exist, which keys list items have,
+// and which values have changed. The values themselves hardly ever matter. Objects of one kind are often written in the
+// same way. So a result that was computed once, with the kind's schema, applies to all writes that are equal in these
+// respects. apimachinery computes the results.
 package managed
 
 import (
@@ -18,40 +18,40 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/schema"
 )
 
-// Memo is what is remembered. Its zero value is ready.
+// Memo is the cache. Its zero value is ready to use.
 type Memo struct {
 	mu    sync.Mutex
 	young map[Key]outcome
-	old   map[Key]outcome // what was young before; it is forgotten with the next generation
+	old   map[Key]outcome // the previous content of young; dropped when young is full again
 }
 
-// generation bounds how many outcomes are young, and how many old.
+// generation is the maximum number of results in young, and in old.
 const generation = 512
 
-// Key is the digest of all that an outcome depends on.
+// Key is the digest of everything that a result depends on.
 type Key [sha256.Size]byte
 
-// outcome is an account whose times are those of entries before, or the time of the write.
+// outcome is the resulting managed fields. Their times are those of earlier entries, or the time of the write.
 type outcome []entry
 
 type entry struct {
 	metav1.ManagedFieldsEntry
-	from int // place in the account before whose time this has; -1: it is of now
+	from int // index of the earlier entry with the same time; -1 for the time of the write
 }
 
-// Write is what an outcome depends on.
+// Write holds everything that a result depends on.
 type Write struct {
 	Keys                       Keys
 	Kind, Subresource, Manager string
 	Before                     []metav1.ManagedFieldsEntry
-	Live                       []byte // JSON of the object before; nil: there was none
-	Next                       []byte // JSON of the object after, without its account
+	Live                       []byte // JSON of the object before; nil if there was none
+	Next                       []byte // JSON of the object after, without managed fields
 }
 
-// Keys are the names, quoted, by which items of lists are told apart anywhere in a schema.
+// Keys are the quoted names that identify the items of lists anywhere in a schema.
 type Keys map[string]bool
 
-// KeysOf returns those of a schema.
+// KeysOf returns the keys of a schema.
 func KeysOf(s *schema.Schema) Keys {
 	keys := Keys{}
 	for _, t := range s.Types {
@@ -75,10 +75,10 @@ func (k Keys) add(a schema.Atom) {
 	}
 }
 
-// mostManagers is how many entries an account may have: where there are more, some are merged by their age.
+// mostManagers is the maximum number of entries. With more of them, apimachinery merges some by age.
 const mostManagers = 8
 
-// Key returns the write's key; false if its outcome cannot be foretold from it.
+// Key returns the write's key. It returns false if the result does not follow from it.
 func (w Write) Key() (Key, bool) {
 	if len(w.Before) > mostManagers {
 		return Key{}, false
@@ -105,7 +105,7 @@ func (w Write) Key() (Key, bool) {
 	return sha256.Sum256(c.key), true
 }
 
-// Get returns the account after a write that is known: a new slice, whose sets of fields are shared.
+// Get returns the managed fields after a write with a cached result. The slice is new, but shares the field sets.
 func (m *Memo) Get(key Key, before []metav1.ManagedFieldsEntry, now time.Time) ([]metav1.ManagedFieldsEntry, bool) {
 	m.mu.Lock()
 	known, ok := m.young[key]
@@ -131,13 +131,13 @@ func (m *Memo) Get(key Key, before []metav1.ManagedFieldsEntry, now time.Time) (
 	return after, true
 }
 
-// Put remembers the account after a write, of which those times are of before that are the very same.
+// Put caches the managed fields after a write. A time is that of an earlier entry if it is the same pointer.
 func (m *Memo) Put(key Key, before, after []metav1.ManagedFieldsEntry) {
 	known := make(outcome, len(after))
 	for i, e := range after {
 		from := slices.IndexFunc(before, func(b metav1.ManagedFieldsEntry) bool { return b.Time == e.Time })
 		if from >= 0 && e.Time == nil {
-			return // an account that was written by hand
+			return // managed fields that a client wrote
 		}
 		e.Time = nil
 		known[i] = entry{e, from}
@@ -154,7 +154,7 @@ func (m *Memo) put(key Key, known outcome) {
 	m.young[key] = known
 }
 
-// order is how an account is sorted: by operation, time in seconds, manager, version and subresource.
+// order compares entries as managed fields are sorted: by operation, time in seconds, manager, version and subresource.
 func order(a, b metav1.ManagedFieldsEntry) int {
 	if c := strings.Compare(string(a.Operation), string(b.Operation)); c != 0 {
 		return c
@@ -181,7 +181,7 @@ func seconds(t *metav1.Time) int64 {
 	return t.Unix()
 }
 
-// Same says whether two accounts are the same but for their times.
+// Same reports whether managed fields are equal except for their times.
 func Same(a, b []metav1.ManagedFieldsEntry) bool {
 	return slices.EqualFunc(a, b, func(x, y metav1.ManagedFieldsEntry) bool {
 		return x.Manager == y.Manager && x.Operation == y.Operation && x.APIVersion == y.APIVersion &&

@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write schema.gob.gz")
 
-// The schema is that of client-go for all kinds that are served, and has nothing else.
+// The schema equals client-go's for all kinds that are served, and has no others.
 func TestTheSchemaIsClientGos(t *testing.T) {
 	all := whole(t)
 	types := map[string]schema.TypeDef{}
@@ -79,7 +79,7 @@ func TestTheSchemaIsClientGos(t *testing.T) {
 	}
 }
 
-// whole is client-go's schema.
+// whole returns client-go's schema.
 func whole(t *testing.T) *schema.Schema {
 	t.Helper()
 	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
@@ -90,7 +90,7 @@ func whole(t *testing.T) *schema.Schema {
 	return of.Schema()
 }
 
-// use marks a type, and those that it refers to.
+// use marks a type and those that it refers to.
 func use(types map[string]schema.TypeDef, used map[string]bool, name string) {
 	def, known := types[name]
 	if used[name] || !known {

@@ -1,5 +1,5 @@
-// Package match decides which writes a webhook or an admission policy is about, as its
-// rules, selectors and match conditions say. What it does about them is left to these.
+// Package match decides which writes a webhook or an admission policy matches, by rules, selectors and match
+// conditions. Packages webhook and policy handle these writes.
 package match
 
 import (
@@ -17,17 +17,17 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Rule is which requests are meant, of names if there are some.
+// Rule selects requests, and optionally names of objects.
 type Rule = admissionregistrationv1.NamedRuleWithOperations
 
-// Criteria are what a write is compared with.
+// Criteria are compared with writes.
 type Criteria struct {
 	rules, exclude      []Rule
-	exact               bool // only the version that the client chose counts
+	exact               bool // only the version that the client used counts
 	namespaces, objects labels.Selector
 }
 
-// New reads criteria. What is nil is not restricted by.
+// New returns criteria. A nil parameter restricts nothing.
 func New(
 	rules, exclude []Rule,
 	policy *admissionregistrationv1.MatchPolicyType,
@@ -44,7 +44,7 @@ func New(
 	return c, nil
 }
 
-// Unnamed returns rules that restrict no names.
+// Unnamed returns rules that do not restrict names.
 func Unnamed(rules []admissionregistrationv1.RuleWithOperations) []Rule {
 	out := make([]Rule, 0, len(rules))
 	for _, r := range rules {
@@ -53,7 +53,7 @@ func Unnamed(rules []admissionregistrationv1.RuleWithOperations) []Rule {
 	return out
 }
 
-// Selector reads a selector; nil selects everything.
+// Selector parses a selector; nil selects everything.
 func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -61,23 +61,22 @@ func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// configurations are never put to webhooks or policies, which could lock everybody out.
+// configurations are never passed to webhooks or policies, which could make them impossible to repair.
 var configurations = []string{
 	"validatingwebhookconfigurations", "mutatingwebhookconfigurations",
 	"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies",
 	"mutatingadmissionpolicybindings",
 }
 
-// Exempt says whether a write is not put to webhooks or policies: that of a
-// configuration of theirs, the server's own bookkeeping (what is down must not keep it
-// from ever being ready), and what they see in another form.
+// Exempt reports whether a write skips webhooks and policies. These are writes of their own configurations, the
+// server's internal writes, and writes that they have seen in another form. If internal writes depended on webhooks, a
+// broken one could keep the server from becoming ready.
 func Exempt(a *api.Admission) bool {
 	return a.Presented || a.Internal ||
 		a.Resource.Group == admissionregistrationv1.GroupName && slices.Contains(configurations, a.Resource.Resource)
 }
 
-// Match says whether a write is meant, and in which version it is to be seen. The
-// conditions are not asked.
+// Match reports whether a write matches, and in which version. It does not evaluate match conditions.
 func (c *Criteria) Match(a *api.Admission, objects api.Objects) (v api.Version, ok bool, err error) {
 	if v, ok = c.version(a, c.rules); !ok {
 		return v, false, nil
@@ -95,7 +94,7 @@ func (c *Criteria) Match(a *api.Admission, objects api.Objects) (v api.Version, 
 	return v, err == nil && (!there || c.namespaces.Matches(set)), err
 }
 
-// Chosen is the version that the client chose.
+// Chosen returns the version that the client used.
 func Chosen(a *api.Admission) api.Version {
 	if a.Versions != nil {
 		return a.Versions.Served()[0]
@@ -103,8 +102,8 @@ func Chosen(a *api.Admission) api.Version {
 	return api.Version{Kind: a.Kind, Resource: a.Resource}
 }
 
-// version returns the version in which rules mean a write: the one that the client
-// chose if they do, another of the same objects otherwise.
+// version returns the version in which rules match a write. This is the client's version, or else another version of
+// the same resource.
 func (c *Criteria) version(a *api.Admission, rules []Rule) (api.Version, bool) {
 	if len(rules) == 0 || !slices.ContainsFunc(rules, func(r Rule) bool { return operates(r, a) }) {
 		return api.Version{}, false
@@ -163,7 +162,7 @@ func scope(s *admissionregistrationv1.ScopeType, a *api.Admission) bool {
 	return true
 }
 
-// namespaced says whether the object is in a namespace; a namespace is in none.
+// namespaced reports whether the object is in a namespace. A Namespace is in none.
 func namespaced(a *api.Admission) bool { return a.Namespace != "" && !isNamespace(a) }
 
 func isNamespace(a *api.Admission) bool {
@@ -178,8 +177,8 @@ func labelled(obj runtime.Object, s labels.Selector) bool {
 	return err == nil && s.Matches(labels.Set(m.GetLabels()))
 }
 
-// namespaceLabels returns the labels that namespaces are selected by; false for an
-// object that is in none, which every selector means.
+// namespaceLabels returns the labels that namespace selectors are compared with. It returns false for an object without
+// a namespace, which every selector matches.
 func namespaceLabels(a *api.Admission, objects api.Objects) (labels.Set, bool, error) {
 	if isNamespace(a) {
 		if a.Subresource == "" && (a.Operation == "CREATE" || a.Operation == "UPDATE") {

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Replace puts an object, seen in a version, in the place of the one that is written.
+// Replace replaces the written object by obj, which is in version v.
 func Replace(ctx context.Context, a *api.Admission, v api.Version, obj runtime.Object) error {
 	if is := obj.GetObjectKind().GroupVersionKind(); is != v.Kind {
 		return apierrors.NewInternalError(fmt.Errorf("a mutation made a %s of a %s, which cannot be", is, v.Kind))
@@ -31,7 +31,7 @@ func Replace(ctx context.Context, a *api.Admission, v api.Version, obj runtime.O
 	return nil
 }
 
-// Decode reads the JSON of an object of the same type as another.
+// Decode decodes JSON to an object of the same Go type as like.
 func Decode(data []byte, like runtime.Object) (runtime.Object, error) {
 	if _, ok := like.(*unstructured.Unstructured); ok {
 		u := &unstructured.Unstructured{}
@@ -44,7 +44,7 @@ func Decode(data []byte, like runtime.Object) (runtime.Object, error) {
 	return obj, kjson.UnmarshalCaseSensitivePreserveInts(data, obj)
 }
 
-// Typed returns an object in the type of another one of its kind.
+// Typed converts an object to the Go type of like, an object of its kind.
 func Typed(obj, like runtime.Object) (runtime.Object, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if _, same := like.(*unstructured.Unstructured); !ok || same {
@@ -60,7 +60,7 @@ func Typed(obj, like runtime.Object) (runtime.Object, error) {
 	return to, nil
 }
 
-// Same says whether two objects say the same.
+// Same reports whether two objects are semantically equal.
 func Same(a, b runtime.Object) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

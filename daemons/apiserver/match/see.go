@@ -21,7 +21,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// See returns a write as expressions and webhooks see it, in a version.
+// See returns a write in the form that expressions and webhooks receive, in a version.
 func See(ctx context.Context, a *api.Admission, v api.Version) (*admission.VersionedAttributes, error) {
 	chosen := Chosen(a)
 	var options runtime.Object
@@ -49,7 +49,7 @@ func See(ctx context.Context, a *api.Admission, v api.Version) (*admission.Versi
 		namespace = a.Name
 	}
 	seen := &admission.VersionedAttributes{VersionedKind: v.Kind}
-	// An interface that holds no object is not the same as none.
+	// An interface with a nil pointer would not be nil.
 	if object != nil {
 		seen.VersionedObject.Set(object)
 	}
@@ -76,8 +76,8 @@ func info(u api.User) user.Info {
 	return &user.DefaultInfo{Name: u.Name, UID: u.UID, Groups: u.Groups, Extra: u.Extra}
 }
 
-// Holds says whether all conditions hold. One that does not decides before one that
-// cannot be evaluated, whose error is returned otherwise.
+// Holds reports whether all conditions hold. A condition that is false takes precedence over one that cannot be
+// evaluated. Without a false one, the error of the latter is returned.
 func Holds(
 	ctx context.Context,
 	conditions plugincel.ConditionEvaluator,
@@ -127,8 +127,7 @@ func Holds(
 	return len(failed) == 0, errors.Join(failed...)
 }
 
-// NamespaceOf returns the namespace of a write as expressions see it; nil for an object
-// that is in none.
+// NamespaceOf returns the namespace of a write for expressions; nil for an object without a namespace.
 func NamespaceOf(a *api.Admission, objects api.Objects) *corev1.Namespace {
 	if !namespaced(a) {
 		return nil
@@ -141,7 +140,7 @@ func NamespaceOf(a *api.Admission, objects api.Objects) *corev1.Namespace {
 	return nil
 }
 
-// Authorizer lets expressions ask who may do what.
+// Authorizer returns an authorizer for expressions.
 func Authorizer(may api.Authorizer) authorizer.UnconditionalAuthorizer {
 	if may == nil {
 		return silent{}
@@ -149,7 +148,7 @@ func Authorizer(may api.Authorizer) authorizer.UnconditionalAuthorizer {
 	return asked{may}
 }
 
-// silent has no opinion: a server without authorizers.
+// silent has no opinion. It is used for a server without authorizers.
 type silent struct{}
 
 // Authorize implements authorizer.UnconditionalAuthorizer.

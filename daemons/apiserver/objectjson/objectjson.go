@@ -1,8 +1,8 @@
-// Package objectjson encodes and reads objects as encoding/json does, at half the cost or less. What is encoded is the
-// same to the byte, but that <, > and & stay what they are, since what is escaped takes six bytes of a store that has
-// room for one and a half times what an object may be. An object's type is looked at once, and what it takes to encode
-// and to read it is laid down as a list of steps over the object's memory; encoding/json looks at every value anew.
-// Whatever is not usual in the API's types, or in a text that is read, is left to encoding/json.
+// Package objectjson encodes and decodes API objects as encoding/json does, at half the cost or less. The encoding is
+// identical, except that <, > and & are not escaped. Escapes take six bytes each, and the store has room for only one
+// and a half times the maximum size of an object. The package inspects each type once and compiles it to a list of
+// steps over the object's memory, whereas encoding/json inspects every value again. Anything unusual, in the types or
+// in a text to decode, is left to encoding/json.
 package objectjson
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Append appends the JSON of what obj points to.
+// Append appends the JSON of the struct that obj points to.
 func Append(to []byte, obj any) ([]byte, error) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
@@ -24,10 +24,10 @@ func Append(to []byte, obj any) ([]byte, error) {
 
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// mostKept is how large a buffer is kept for the next object.
+// mostKept is the largest buffer, in bytes, that is kept for later objects.
 const mostKept = 64 << 10
 
-// With hands the JSON of what obj points to to use, whose it is until it returns.
+// With calls use with the JSON of the struct that obj points to. The JSON is valid until use returns.
 func With(obj any, use func(text []byte) error) error {
 	pooled := buffers.Get().(*[]byte)
 	text, err := Append((*pooled)[:0], obj)
@@ -41,12 +41,13 @@ func With(obj any, use func(text []byte) error) error {
 	return err
 }
 
-// step appends the JSON of the value at an address, whose type it was made for.
+// step appends the JSON of the value at an address. It is compiled for one type.
 type step func(to []byte, at unsafe.Pointer) ([]byte, error)
 
 var steps sync.Map // step by reflect.Type
 
-// stepOf returns a type's step. Types may contain themselves: such a one is found by its type when it comes to that.
+// stepOf returns the step of a type. It compiles the type at the first call. A recursive type refers to its own step by
+// looking it up at run time.
 func stepOf(t reflect.Type) step {
 	if s, ok := steps.Load(t); ok {
 		return s.(step)
@@ -55,9 +56,9 @@ func stepOf(t reflect.Type) step {
 	return s.(step)
 }
 
-// maker makes the steps of a type and of what it consists of.
+// maker compiles the steps of a type and of its parts.
 type maker struct {
-	within []reflect.Type // what is being made
+	within []reflect.Type // types that are being compiled
 }
 
 func (m *maker) make(t reflect.Type) step {
@@ -95,7 +96,7 @@ func (m *maker) make(t reflect.Type) step {
 	return standard(t)
 }
 
-// standard leaves a type to encoding/json.
+// standard returns a step that uses encoding/json.
 func standard(t reflect.Type) step {
 	return func(to []byte, at unsafe.Pointer) ([]byte, error) {
 		text, err := Marshal(reflect.NewAt(t, at).Interface())
@@ -113,7 +114,7 @@ func (m *maker) pointer(t reflect.Type) step {
 	}
 }
 
-// header is how a slice lies in memory.
+// header is the memory layout of a slice.
 type header struct {
 	data     unsafe.Pointer
 	len, cap int
@@ -145,5 +146,5 @@ func (m *maker) slice(t reflect.Type) step {
 	}
 }
 
-// wrap says where in an object something could not be encoded.
+// wrap adds the name of the member that could not be encoded to an error.
 func wrap(name string, err error) error { return fmt.Errorf("%s: %w", name, err) }

@@ -15,10 +15,11 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// markup is what stays as it is. What a backslash quotes is looked at first, so that none is taken for another's.
+// markup replaces the escapes of <, > and &. It matches escaped backslashes first, so that none of them is taken for
+// the beginning of an escape.
 var markup = strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003C`, "<", `\u003e`, ">", `\u003E`, ">", `\u0026`, "&")
 
-// compare holds what is encoded to what encoding/json makes of it.
+// compare checks the encoding of obj against encoding/json's.
 func compare(t *testing.T, obj any) {
 	t.Helper()
 	text, wantErr := json.Marshal(obj)
@@ -32,8 +33,7 @@ func compare(t *testing.T, obj any) {
 	}
 }
 
-// filler fills objects with what their bytes say. Text is of all sorts; what says itself how it is encoded has
-// something to say.
+// filler returns a filler that sets objects from the bytes, including types that encode themselves.
 func filler(data []byte) *randfill.Filler {
 	return randfill.NewFromGoFuzz(data).NilChance(.3).NumElements(0, 3).MaxDepth(12).Funcs(
 		func(t *metav1.Time, c randfill.Continue) { t.Time = time.Unix(int64(c.Int31()), 0) },
@@ -117,7 +117,7 @@ func TestWhatIsUnusualIsEncodedAsTheStandardLibraryDoes(t *testing.T) {
 	}
 }
 
-// FuzzAppend fills objects of any kind with anything.
+// FuzzAppend encodes arbitrary objects of any kind.
 func FuzzAppend(f *testing.F) {
 	all := kinds.All()
 	f.Add(uint8(0), []byte("0123456789"))
@@ -128,7 +128,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// FuzzMarshal takes any text and any JSON.
+// FuzzMarshal encodes arbitrary strings and arbitrary JSON.
 func FuzzMarshal(f *testing.F) {
 	f.Add(`\u003c`, []byte(`"\\u003c\u003c<"`))
 	f.Fuzz(func(t *testing.T, text string, raw []byte) {

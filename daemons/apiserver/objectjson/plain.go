@@ -5,23 +5,23 @@ import (
 	"encoding/json"
 )
 
-// Marshal encodes any value by encoding/json, and leaves <, > and & what they are.
+// Marshal encodes any value with encoding/json, without escaping <, > and &.
 func Marshal(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	return unescape(text), err
 }
 
-// escape is how what has no shorter one begins, and short is its length.
+// escape is the beginning of a Unicode escape below U+0100. short is the length of such an escape.
 const escape, short = `\u00`, len(`\u003c`)
 
-// unescape writes <, > and & as themselves, in place: encoding/json cannot be told to without leaving everything in
-// what encodes itself as it came.
+// unescape replaces the escapes of <, > and & in place. Disabling HTML escaping in encoding/json is no alternative: it
+// would copy the output of types that encode themselves without compacting it.
 func unescape(text []byte) []byte {
 	at := bytes.Index(text, []byte(escape))
 	if at < 0 {
 		return text
 	}
-	to, from := at, at // what is before is where it belongs
+	to, from := at, at // the text before the first escape stays
 	for {
 		if c := markup(text[at:]); c != 0 && !quoted(text[:at]) {
 			to += copy(text[to:], text[from:at])
@@ -40,7 +40,7 @@ func unescape(text []byte) []byte {
 	}
 }
 
-// markup is the character that an escape stands for, if it is one of those.
+// markup returns the character of an escape of <, > or &, and 0 for other text.
 func markup(text []byte) byte {
 	if len(text) >= short {
 		switch string(text[len(escape):short]) {
@@ -55,7 +55,8 @@ func markup(text []byte) byte {
 	return 0
 }
 
-// quoted says whether the backslash that follows is one that a backslash quotes.
+// quoted reports whether text ends in a backslash that quotes the next one, so that the following backslash begins no
+// escape.
 func quoted(text []byte) bool {
 	before := len(text) - len(bytes.TrimRight(text, `\`))
 	return before%2 == 1

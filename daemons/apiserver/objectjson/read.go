@@ -7,9 +7,8 @@ import (
 	"unsafe"
 )
 
-// Read reads what JSON says into what obj points to, as json.Unmarshal does into a new object; what obj held before is
-// forgotten. What is not usual in the texts of the API's objects is left to encoding/json, which reads the whole text
-// then and says what is wrong with it.
+// Read decodes JSON into the struct that obj points to, as json.Unmarshal does with a new object. The old content is
+// lost. If the text has anything unusual, encoding/json decodes the whole text and reports its errors.
 func Read(data []byte, obj any) error {
 	v := reflect.ValueOf(obj)
 	if _, own := obj.(json.Unmarshaler); own || v.Kind() != reflect.Pointer || v.IsNil() ||
@@ -26,14 +25,14 @@ func Read(data []byte, obj any) error {
 	return json.Unmarshal(data, obj)
 }
 
-// reader reads a value into an address, whose type it was made for and where a zero value is. It returns false for what
-// it leaves to encoding/json.
+// reader decodes a value to an address that holds a zero value. It is compiled for one type. It returns false for
+// values that it leaves to encoding/json.
 type reader func(t *text, at unsafe.Pointer) bool
 
 var readers sync.Map // reader by reflect.Type
 
-// readerOf returns a type's reader. Types may contain themselves: such a one is found by its type when it comes to
-// that.
+// readerOf returns the reader of a type. It compiles the type at the first call. A recursive type refers to its own
+// reader by looking it up at run time.
 func readerOf(t reflect.Type) reader {
 	if r, ok := readers.Load(t); ok {
 		return r.(reader)
@@ -42,9 +41,9 @@ func readerOf(t reflect.Type) reader {
 	return r.(reader)
 }
 
-// readerMaker makes the readers of a type and of what it consists of.
+// readerMaker compiles the readers of a type and of its parts.
 type readerMaker struct {
-	within []reflect.Type // what is being made
+	within []reflect.Type // types that are being compiled
 }
 
 func (m *readerMaker) make(t reflect.Type) reader {
@@ -84,7 +83,7 @@ func (m *readerMaker) make(t reflect.Type) reader {
 	return standardReader(t)
 }
 
-// standardReader leaves a value to encoding/json.
+// standardReader returns a reader that uses encoding/json.
 func standardReader(t reflect.Type) reader {
 	return func(from *text, at unsafe.Pointer) bool {
 		value, ok := from.value()
@@ -182,14 +181,14 @@ func (m *readerMaker) mapping(t reflect.Type) reader {
 	}
 }
 
-// place is where a struct's member is read to.
+// place is the target of a struct's member.
 type place struct {
 	name   string
 	offset uintptr
 	read   reader
 }
 
-// structure returns nil for a struct with something in it that the API's types do not have.
+// structure returns the reader of a struct. It returns nil if the struct has something that API types do not have.
 func (m *readerMaker) structure(t reflect.Type) reader {
 	fields, ok := fieldsOf(t)
 	if !ok || len(fields) > 64 {
@@ -222,7 +221,7 @@ func (m *readerMaker) structure(t reflect.Type) reader {
 				if _, ok := from.value(); !ok || like(places, name) {
 					return false
 				}
-			case seen&(1<<i) != 0: // it counts what was there before
+			case seen&(1<<i) != 0: // a duplicate member would be decoded over the first value
 				return false
 			default:
 				seen |= 1 << i
@@ -241,8 +240,8 @@ func (m *readerMaker) structure(t reflect.Type) reader {
 	}
 }
 
-// find finds a member by name, and those that follow the one before first: objects are mostly written in their members'
-// order.
+// find returns the index of the member with a name. It searches from next on first, because members usually follow the
+// order of the struct.
 func find(places []place, next int, name []byte) int {
 	for i := next; i < len(places); i++ {
 		if places[i].name == string(name) {

@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// compareRead holds what is read to what encoding/json reads, errors included.
+// compareRead checks the decoded object, or the error, against encoding/json's.
 func compareRead(t *testing.T, data []byte, like any) {
 	t.Helper()
 	of := reflect.TypeOf(like).Elem()
@@ -37,7 +37,7 @@ func TestEveryKindIsReadAsTheStandardLibraryDoes(t *testing.T) {
 			filler(says).Fill(obj)
 			text, err := json.Marshal(obj)
 			if err != nil {
-				continue // there are raw texts that are none
+				continue // some raw texts are not valid
 			}
 			compareRead(t, text, obj)
 		}
@@ -115,7 +115,7 @@ func TestWhatIsReadDoesNotChangeWithTheText(t *testing.T) {
 	}
 }
 
-// FuzzRead reads any text as an object of any kind.
+// FuzzRead decodes arbitrary text as an object of any kind.
 func FuzzRead(f *testing.F) {
 	all := kinds.All()
 	for i, k := range all {
@@ -155,5 +155,5 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// podJSON is a pod of a Deployment as it is stored.
+// podJSON is the stored form of a pod of a Deployment.
 const podJSON = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-5d8f6b9c7-x2k4q","generateName":"web-5d8f6b9c7-","namespace":"default","uid":"3f7c0e58-7f0e-4f0b-9b6e-0f3c6c7a5d21","generation":1,"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"app":"web","pod-template-hash":"5d8f6b9c7"},"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web-5d8f6b9c7","uid":"9a0c1b7e-2a4d-4c56-8a3c-0d5e8b1f7c64","controller":true,"blockOwnerDeletion":true}],"managedFields":[{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1","time":"2026-01-02T03:04:05Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:generateName":{},"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}},"f:ownerReferences":{".":{},"k:{\"uid\":\"9a0c1b7e-2a4d-4c56-8a3c-0d5e8b1f7c64\"}":{}}},"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:requests":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},"f:terminationGracePeriodSeconds":{}}}}]},"spec":{"volumes":[{"name":"kube-api-access-7h2kd","projected":{"sources":[{"serviceAccountToken":{"expirationSeconds":3607,"path":"token"}},{"configMap":{"name":"kube-root-ca.crt","items":[{"key":"ca.crt","path":"ca.crt"}]}},{"downwardAPI":{"items":[{"path":"namespace","fieldRef":{"apiVersion":"v1","fieldPath":"metadata.namespace"}}]}}],"defaultMode":420}}],"containers":[{"name":"web","image":"registry/web:1","resources":{"requests":{"cpu":"100m","memory":"64Mi"}},"volumeMounts":[{"name":"kube-api-access-7h2kd","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}],"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"default","serviceAccount":"default","securityContext":{},"schedulerName":"default-scheduler","tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}],"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"},"status":{"phase":"Pending","qosClass":"Burstable"}}`

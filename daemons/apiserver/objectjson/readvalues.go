@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// specialReader returns the reader of a type that says itself how it is read, nil for others.
+// specialReader returns the reader of a type that decodes itself; nil for other types.
 func specialReader(t reflect.Type) reader {
 	if t.Kind() == reflect.Pointer {
-		return nil // what it points to says so
+		return nil // the type that it points to is checked instead
 	}
 	switch t {
 	case reflect.TypeFor[metav1.Time]():
@@ -103,7 +103,7 @@ func readStrings(from *text, at unsafe.Pointer) bool {
 	}
 }
 
-// readTime reads a time in the form in which all of them are written; another is left to encoding/json.
+// readTime decodes a time in the form that the API writes. Other forms are left to encoding/json.
 func readTime(from *text, at unsafe.Pointer) bool {
 	if from.null() {
 		return true

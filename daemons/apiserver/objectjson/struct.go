@@ -6,21 +6,21 @@ import (
 	"unsafe"
 )
 
-// field is a struct's member, or one of a struct that is embedded in it.
+// field is a field of a struct, or of a struct that is embedded in it.
 type field struct {
 	name    string
 	offset  uintptr
 	of      reflect.Type
-	options string // of its tag
+	options string // options of the json tag
 }
 
-// fieldsOf returns a struct's fields. It returns false where there is something that the API's types do not have.
+// fieldsOf returns a struct's fields. It returns false if the struct has something that API types do not have.
 func fieldsOf(t reflect.Type) ([]field, bool) {
 	fields, ok := appendFieldsOf(nil, t, 0)
 	seen := map[string]bool{}
 	for _, f := range fields {
 		if seen[f.name] {
-			return nil, false // which of them counts is a long story
+			return nil, false // the rules for duplicate names are left to encoding/json
 		}
 		seen[f.name] = true
 	}
@@ -64,16 +64,16 @@ func appendFieldsOf(to []field, t reflect.Type, offset uintptr) ([]field, bool) 
 	return to, true
 }
 
-// member is how a struct's field is encoded.
+// member is the encoding of a struct's field.
 type member struct {
-	quoted string // its name and a colon
+	quoted string // the quoted name and a colon
 	name   string
 	offset uintptr
-	empty  func(unsafe.Pointer) bool // whether it is left out; nil: it never is
+	empty  func(unsafe.Pointer) bool // reports whether the field is omitted; nil if it never is
 	step   step
 }
 
-// structure returns nil for a struct with something in it that the API's types do not have.
+// structure returns the step of a struct. It returns nil if the struct has something that API types do not have.
 func (m *maker) structure(t reflect.Type) step {
 	fields, ok := fieldsOf(t)
 	if !ok {
@@ -128,7 +128,7 @@ func either(a, b func(unsafe.Pointer) bool) func(unsafe.Pointer) bool {
 	return func(at unsafe.Pointer) bool { return a(at) || b(at) }
 }
 
-// isEmpty is what omitempty leaves out of a type; nil: nothing.
+// isEmpty returns a function that reports whether omitempty omits a value of the type; nil if it never does.
 func isEmpty(t reflect.Type) func(unsafe.Pointer) bool {
 	switch t.Kind() {
 	case reflect.String:
@@ -160,7 +160,7 @@ func isEmpty(t reflect.Type) func(unsafe.Pointer) bool {
 
 type zeroer interface{ IsZero() bool }
 
-// isZero is what omitzero leaves out of a type.
+// isZero returns a function that reports whether omitzero omits a value of the type.
 func isZero(t reflect.Type) func(unsafe.Pointer) bool {
 	if t.Kind() != reflect.Pointer && t.Kind() != reflect.Interface &&
 		reflect.PointerTo(t).Implements(reflect.TypeFor[zeroer]()) {

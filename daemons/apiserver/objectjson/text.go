@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// text is JSON that is read from its start to its end. Its methods step over white space before what they are asked
-// for.
+// text is a JSON text and the position of the next token. Its methods skip white space before the token.
 type text struct {
 	data  []byte
 	at    int
@@ -17,10 +16,10 @@ type text struct {
 	known *words
 }
 
-// words are strings that were read lately. Objects of the API are full of the same ones: those take no room twice.
+// words caches strings that were decoded recently. API objects repeat many strings, and cached ones share memory.
 type words [256]string
 
-// longestWord is how long a string may be that is looked for among those.
+// longestWord is the maximum length, in bytes, of strings in the cache.
 const longestWord = 32
 
 var lately = sync.Pool{New: func() any { return new(words) }}
@@ -40,11 +39,10 @@ func (w *words) of(b []byte) string {
 	return *known
 }
 
-// deepest is how deep objects and lists may lie within each other; encoding/json takes deeper ones, at the price of a
-// larger stack.
+// deepest is how deep objects and lists may be nested. encoding/json supports more, at the cost of a larger stack.
 const deepest = 500
 
-// space steps over white space.
+// space skips white space.
 func (t *text) space() {
 	for t.at < len(t.data) {
 		switch t.data[t.at] {
@@ -61,7 +59,7 @@ func (t *text) ended() bool {
 	return t.at == len(t.data)
 }
 
-// is steps over a character, if it is the next one.
+// is skips a character, and reports whether it is the next one.
 func (t *text) is(c byte) bool {
 	t.space()
 	if t.at < len(t.data) && t.data[t.at] == c {
@@ -71,13 +69,13 @@ func (t *text) is(c byte) bool {
 	return false
 }
 
-// enter steps into an object or a list.
+// enter skips the opening character of an object or a list.
 func (t *text) enter(open byte) bool {
 	t.depth++
 	return t.depth <= deepest && t.is(open)
 }
 
-// leave steps out of an object or a list, if it ends here.
+// leave skips the closing character of an object or a list, and reports whether it is the next one.
 func (t *text) leave(end byte) bool {
 	if t.is(end) {
 		t.depth--
@@ -86,7 +84,7 @@ func (t *text) leave(end byte) bool {
 	return false
 }
 
-// word steps over a literal.
+// word skips a literal, and reports whether it is the next token.
 func (t *text) word(w string) bool {
 	t.space()
 	if len(t.data)-t.at >= len(w) && string(t.data[t.at:t.at+len(w)]) == w {
@@ -98,8 +96,8 @@ func (t *text) word(w string) bool {
 
 func (t *text) null() bool { return t.word("null") }
 
-// quoted steps over a string, and returns what is between the quotation marks and whether it is what it says: nothing
-// in it is escaped.
+// quoted skips a string, and returns the bytes between the quotation marks. literal reports whether they have no
+// escapes and are valid UTF-8.
 func (t *text) quoted() (inner []byte, literal, ok bool) {
 	if !t.is('"') {
 		return nil, false, false
@@ -128,7 +126,7 @@ func (t *text) quoted() (inner []byte, literal, ok bool) {
 	return nil, false, false
 }
 
-// escape steps over an escaped character.
+// escape skips an escaped character.
 func (t *text) escape() bool {
 	rest := t.data[t.at+1:]
 	if len(rest) == 0 {
@@ -150,13 +148,13 @@ func (t *text) escape() bool {
 	return true
 }
 
-// name reads a member's name, which is good as long as the text is. One that is escaped is left to encoding/json.
+// name returns a member's name, which is valid as long as the text is. A name with escapes is left to encoding/json.
 func (t *text) name() ([]byte, bool) {
 	inner, literal, ok := t.quoted()
 	return inner, ok && literal
 }
 
-// string reads a string.
+// string decodes a string.
 func (t *text) string() (s string, ok bool) {
 	t.space()
 	from := t.at
@@ -167,7 +165,7 @@ func (t *text) string() (s string, ok bool) {
 	return s, json.Unmarshal(t.data[from:t.at], &s) == nil
 }
 
-// digits steps over at least one digit.
+// digits skips one or more digits.
 func (t *text) digits() bool {
 	from := t.at
 	for t.at < len(t.data) && t.data[t.at] >= '0' && t.data[t.at] <= '9' {
@@ -176,7 +174,7 @@ func (t *text) digits() bool {
 	return t.at > from
 }
 
-// number steps over a number.
+// number skips a number.
 func (t *text) number() bool {
 	if t.is('-') && t.at == len(t.data) {
 		return false
@@ -202,12 +200,12 @@ func (t *text) number() bool {
 	return true
 }
 
-// integer reads a whole number of so many bits. One with a fraction or an exponent is left to encoding/json.
+// integer decodes an integer of that many bits. Numbers with a fraction or an exponent are left to encoding/json.
 func (t *text) integer(bits int) (int64, bool) {
 	t.space()
 	from := t.at
 	negative := t.is('-')
-	if t.at-from > 1 { // white space was between
+	if t.at-from > 1 { // there was white space after the sign
 		return 0, false
 	}
 	first := t.at
@@ -229,7 +227,7 @@ func (t *text) integer(bits int) (int64, bool) {
 	return v, bits == 64 || v == int64(int32(v))
 }
 
-// value steps over any value, and returns its text, which is well formed.
+// value skips any value, and returns its text, which is valid JSON.
 func (t *text) value() ([]byte, bool) {
 	t.space()
 	from := t.at
@@ -259,7 +257,7 @@ func (t *text) skip() bool {
 	return t.number()
 }
 
-// members steps over an object or a list.
+// members skips an object or a list.
 func (t *text) members(open, end byte) bool {
 	if !t.enter(open) {
 		return false
@@ -286,14 +284,14 @@ func (t *text) members(open, end byte) bool {
 	}
 }
 
-// valid says whether a text is one JSON value.
+// valid reports whether a text is one JSON value.
 func valid(data []byte) bool {
 	t := text{data: data}
 	_, ok := t.value()
-	return ok && t.ended() || !ok && json.Valid(data) // nested deeper than here is looked
+	return ok && t.ended() || !ok && json.Valid(data) // json.Valid also accepts values that are nested deeper
 }
 
-// like says whether a member has a name but for the case of its letters: encoding/json takes it for that one.
+// like reports whether a member has the name, ignoring case. encoding/json accepts such names.
 func like(places []place, name []byte) bool {
 	return slices.ContainsFunc(places, func(p place) bool { return strings.EqualFold(p.name, string(name)) })
 }

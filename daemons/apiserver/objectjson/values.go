@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// special returns the step of a type that says itself how it is encoded, nil for others.
+// special returns the step of a type that encodes itself; nil for other types.
 func special(t reflect.Type) step {
 	if t.Kind() == reflect.Pointer {
-		return nil // what it points to says so
+		return nil // the type that it points to is checked instead
 	}
 	switch t {
 	case reflect.TypeFor[metav1.Time]():
@@ -63,7 +63,7 @@ func integer(size uintptr) step {
 	}
 }
 
-// plain are the bytes that a string is quoted with as they are.
+// plain are the bytes that need no escape in a string.
 var plain = func() (plain [256]bool) {
 	for c := ' '; c < 0x7f; c++ {
 		plain[c] = c != '"' && c != '\\'
@@ -73,11 +73,11 @@ var plain = func() (plain [256]bool) {
 
 const hexadecimal = "0123456789abcdef"
 
-// appendString quotes a string. What ends a line in JavaScript and YAML, and not in JSON, does not stand in it as it
-// is.
+// appendString appends a quoted string. Like encoding/json, it escapes U+2028 and U+2029, which end a line in
+// JavaScript and YAML.
 func appendString(to []byte, s string) []byte {
 	to = append(to, '"')
-	done := 0 // up to where it is written
+	done := 0 // everything before is written
 	for i := 0; i < len(s); {
 		c := s[i]
 		if plain[c] {
@@ -125,7 +125,8 @@ func appendString(to []byte, s string) []byte {
 	return append(append(to, s[done:]...), '"')
 }
 
-// appendFields appends the fields that somebody manages, as they are if they are laid out as everything here is.
+// appendFields appends the managed fields unchanged if they are compact JSON in the usual form. Others go through
+// encoding/json.
 func appendFields(to []byte, at unsafe.Pointer) ([]byte, error) {
 	raw := (*metav1.FieldsV1)(at).Raw
 	for i, c := range raw {
@@ -179,7 +180,7 @@ func appendQuantity(to []byte, at unsafe.Pointer) ([]byte, error) {
 	return append(to, text...), err
 }
 
-// mapping encodes maps by the order of their keys.
+// mapping returns the step of a map, which encodes it in the order of its keys.
 func (m *maker) mapping(t reflect.Type) step {
 	if t.Key().Kind() != reflect.String || special(t.Key()) != nil {
 		return standard(t)
@@ -195,7 +196,7 @@ func (m *maker) mapping(t reflect.Type) step {
 		}
 		type pair struct {
 			key   string
-			value reflect.Value // in a place of its own, as a map's are in none
+			value reflect.Value // addressable, unlike the values of a map
 		}
 		pairs := make([]pair, 0, v.Len())
 		for each := v.MapRange(); each.Next(); {
@@ -218,7 +219,7 @@ func (m *maker) mapping(t reflect.Type) step {
 	}
 }
 
-// appendStrings encodes a map of strings, whatever they are called.
+// appendStrings encodes any type of map from strings to strings.
 func appendStrings(to []byte, at unsafe.Pointer) ([]byte, error) {
 	v := *(*map[string]string)(at)
 	if v == nil {

@@ -27,15 +27,14 @@ func (s *schemas) models(r resource) (one, list string) {
 	return one, s.prefix + s.define(typeOf(r.list))
 }
 
-// declaredName is the name of a declared kind's schema: the group turned around.
+// declaredName returns the name of a custom resource's schema: the group in reverse order, version and kind.
 func declaredName(r resource) string {
 	parts := strings.Split(r.gvk.Group, ".")
 	slices.Reverse(parts)
 	return strings.Join(parts, ".") + "." + r.gvk.Version + "." + r.gvk.Kind
 }
 
-// declare adds the schemas of a kind that a definition declares: its own schema, with
-// what every object has.
+// declare adds the schemas of a custom resource: its own schema, with the fields that every object has.
 func (s *schemas) declare(r resource) error {
 	if r.kind.Untyped == nil {
 		return nil
@@ -94,11 +93,11 @@ func (s *schemas) declare(r resource) error {
 	return nil
 }
 
-// conventions is where upstream's documents send who wants to know more.
+// conventions is the page to which upstream's descriptions refer.
 const conventions = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 
-// embed gives what every object has to the schemas of whole objects within v. Version 2 leaves those open that take
-// unknown fields: kubectl would refuse these otherwise.
+// embed adds the fields that every object has to embedded whole objects within v. In version 2, embedded objects with
+// unknown fields stay unchanged, because kubectl would refuse these fields otherwise.
 func (s *schemas) embed(v any, whole func() object) {
 	schema, ok := v.(map[string]any)
 	if !ok {
@@ -128,8 +127,8 @@ func (s *schemas) embed(v any, whole func() object) {
 	schema["required"] = required
 }
 
-// Models returns the schemas of a kind, in all versions, and all that they refer to, as
-// those who keep account of its fields read them.
+// Models returns the schemas of a kind in all versions, with all schemas that they refer to, in the form that field
+// managers need.
 func Models(k *kinds.Kind) (map[string]*spec.Schema, error) {
 	s := newSchemas(true)
 	list := resources([]*kinds.Kind{k})

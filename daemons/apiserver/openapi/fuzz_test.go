@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzElsewhere merges what another server says of itself into what this one says: whatever that
-// is, nothing of this one's is lost.
+// FuzzElsewhere merges an arbitrary document of another server into this server's. No part of this server's may be
+// lost.
 func FuzzElsewhere(f *testing.F) {
 	for _, text := range []string{
 		`{"swagger":"2.0","paths":{"/apis/a.example.com/v1/as":{"get":{"responses":{"200":{"schema":{"$ref":"#/definitions/A"}}}}},"/api/v1/pods":{}},"definitions":{"A":{"properties":{"b":{"$ref":"#/definitions/B"}}},"B":{"$ref":"#/definitions/A"}}}`,

@@ -12,9 +12,9 @@ import (
 
 // Elsewhere is a group version that another server describes.
 type Elsewhere struct {
-	Path string // such as apis/metrics.k8s.io/v1beta1
-	V2   []byte // that server's document of version 2; nil: it has none
-	V3   string // the address of its document of version 3; empty: it has none
+	Path string // for example apis/metrics.k8s.io/v1beta1
+	V2   []byte // that server's version 2 document; nil if it has none
+	V3   string // URL of its version 3 document; empty if it has none
 }
 
 func (e Elsewhere) same(other Elsewhere) bool {
@@ -23,8 +23,8 @@ func (e Elsewhere) same(other Elsewhere) bool {
 
 const definitionRef = "#/definitions/"
 
-// merge adds to paths and definitions what another server's document of version 2 says of
-// a group version. Definitions that are called the same and are not are renamed.
+// merge adds the parts of another server's version 2 document that concern the group version to paths and definitions.
+// Definitions with the name of a different one are renamed.
 func merge(paths, definitions object, e Elsewhere) error {
 	var other struct {
 		Paths       map[string]any `json:"paths"`
@@ -55,7 +55,7 @@ func merge(paths, definitions object, e Elsewhere) error {
 	return nil
 }
 
-// refs calls f with what v refers to.
+// refs calls f with the name of each definition that v refers to.
 func refs(v any, f func(name string)) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -75,7 +75,7 @@ func refs(v any, f func(name string)) {
 	}
 }
 
-// gather marks the definitions that v refers to, and those that these refer to.
+// gather marks the definitions that v refers to, directly or indirectly.
 func gather(v any, definitions map[string]any, used map[string]bool) {
 	refs(v, func(name string) {
 		if definition, there := definitions[name]; there && !used[name] {
@@ -85,8 +85,8 @@ func gather(v any, definitions map[string]any, used map[string]bool) {
 	})
 }
 
-// rename finds the name that each used definition has beside those that are there: its own,
-// unless that means something else, also by what it refers to.
+// rename returns the new name of each used definition. It is the old name, unless that exists with another content, or
+// refers to a definition that does.
 func rename(used map[string]bool, theirs map[string]any, ours object) map[string]string {
 	differ := map[string]bool{}
 	for name := range used {
@@ -118,7 +118,7 @@ func rename(used map[string]bool, theirs map[string]any, ours object) map[string
 	return names
 }
 
-// plain is a schema as it is read back.
+// plain returns a schema in the form that decoding JSON produces.
 func plain(v any) any {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -131,7 +131,7 @@ func plain(v any) any {
 	return out
 }
 
-// redirect returns v with references to the names that definitions have here.
+// redirect returns v with its references replaced by the new names.
 func redirect(v any, names map[string]string) any {
 	switch v := v.(type) {
 	case map[string]any:

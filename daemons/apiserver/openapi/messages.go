@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The messages of OpenAPIv2.proto, by the names of the members in JSON.
+// This file has the messages of OpenAPIv2.proto, by the names of their JSON members.
 
 func documentMessage() *message {
 	schema := schemaMessage()
@@ -115,7 +115,7 @@ func parameterEncoder(schema encoder) encoder {
 	body := &message{extensions: 6, members: map[string]member{
 		"description": text(1), "name": text(2), "in": text(3), "required": boolean(4), "schema": one(5, schema),
 	}}
-	// The parameters elsewhere differ in one member, which moves the numbers of all after it.
+	// Other parameters differ in one member, which changes the numbers of all members after it.
 	plain := func(emptyValue bool) encoder {
 		first := protowire.Number(5)
 		if emptyValue {

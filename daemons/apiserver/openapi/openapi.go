@@ -1,6 +1,5 @@
-// Package openapi describes what is served in the OpenAPI formats: version 2 as JSON
-// and protobuf, version 3 as one document for each group version. The schemas are
-// made of the kinds' Go types when somebody first asks.
+// Package openapi serves the OpenAPI documents: version 2 as JSON and protobuf, and version 3 as one document for each
+// group version. The schemas are made from the kinds' Go types when they are first requested.
 package openapi
 
 import (
@@ -26,16 +25,16 @@ type Handler struct {
 	v2        func() (document, error)
 	v2proto   func() (document, error)
 	index     func() (document, error)
-	v3        map[string]described // by path after /openapi/v3/
+	v3        map[string]described // by path below /openapi/v3/
 	all       []resource
 	elsewhere []Elsewhere
 
-	core    func() (part, error)                 // of version 2: what is not declared
-	builtIn int                                  // how many resources that is: they never change
-	parts   map[*kinds.Kind]func() (part, error) // of version 2: what each declared kind adds
+	core    func() (part, error)                 // version 2 without custom resources
+	builtIn int                                  // number of resources in core; it identifies core, because these resources never change
+	parts   map[*kinds.Kind]func() (part, error) // version 2 of each custom resource
 }
 
-// described is a group version with its document, which is made when first asked for.
+// described is a group version with its document, which is made when it is first requested.
 type described struct {
 	of  []resource
 	get func() (document, error)
@@ -64,8 +63,9 @@ func New(list []*kinds.Kind) *Handler {
 	return (&Handler{}).with(nil, resources(list), nil)
 }
 
-// With returns the documents of declared kinds beside those that there are, and tells of what others describe. What was
-// made before for the same kinds is shared: a change costs the documents that it is in.
+// With returns the documents of h with those of custom resources added, and with references to documents of other
+// servers. Documents of was are reused if their kinds have not changed, so a change costs only the documents that it
+// affects.
 func (h *Handler) With(was *Handler, list []*kinds.Kind, elsewhere ...Elsewhere) *Handler {
 	return h.with(was, resources(list), elsewhere)
 }
@@ -137,8 +137,8 @@ func (s *schemas) pathsOf(list []resource) (object, error) {
 	return paths, nil
 }
 
-// list is the index of version 3: the hash in an address changes with its document,
-// so that clients may keep what they have.
+// list returns the index of version 3. The hash in a URL changes with its document, so that clients can cache
+// documents.
 func (h *Handler) list() (document, error) {
 	paths := object{}
 	for path, one := range h.v3 {
@@ -192,7 +192,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	asked := r.URL.Query().Get("hash")
 	if asked != "" && asked != d.hash {
-		// What an address with a hash says never changes, so that this is not its content.
+		// A URL with another hash must not get this content, because clients cache it forever.
 		to := *r.URL
 		query := to.Query()
 		query.Set("hash", d.hash)
@@ -209,5 +209,5 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_ = wire.WriteDocument(w, r, d.data) // the client is gone, or has it
+	_ = wire.WriteDocument(w, r, d.data) // the client has left, or has received it
 }

@@ -77,7 +77,7 @@ func TestDocumentsDescribeEveryKind(t *testing.T) {
 	}
 }
 
-// declaredKind is a kind as definitions declare them.
+// declaredKind returns a kind like those of CustomResourceDefinitions.
 func declaredKind(group, kind, field string) *kinds.Kind {
 	gvk := schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}
 	return &kinds.Kind{
@@ -96,8 +96,8 @@ func declaredKind(group, kind, field string) *kinds.Kind {
 	}
 }
 
-// A change of one definition makes the documents anew that it is in, and they say what they would if all were made from
-// nothing.
+// A change of one definition makes only the documents again that it is in. They equal documents that are made from
+// scratch.
 func TestAChangedDefinitionCostsItsOwnDocuments(t *testing.T) {
 	always := New(kinds.All())
 	a, b, c := declaredKind(
@@ -138,7 +138,7 @@ func TestAChangedDefinitionCostsItsOwnDocuments(t *testing.T) {
 			}
 			made = own
 		}
-		// Each for version 2 and for 3; those of its group version are made together.
+		// One each for versions 2 and 3; all schemas of its group version are made together.
 		if most := []int{2, 2, 3, 3, 2}[i]; made > most {
 			t.Errorf("%d: %d schemas were made", i, made)
 		}

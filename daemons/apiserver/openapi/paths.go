@@ -10,7 +10,7 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// resource is a kind under one group version.
+// resource is a kind in one group version.
 type resource struct {
 	kind *kinds.Kind
 	gvk  schema.GroupVersionKind
@@ -54,7 +54,7 @@ func base(gv schema.GroupVersion) string {
 	return "/apis/" + gv.String()
 }
 
-// register makes the schemas know which kinds their types are.
+// register records the kind of each type.
 func (s *schemas) register(list []resource) {
 	for _, r := range list {
 		if r.kind.Untyped != nil {
@@ -71,7 +71,7 @@ func (s *schemas) register(list []resource) {
 
 func typeOf(obj runtime.Object) reflect.Type { return reflect.TypeOf(obj).Elem() }
 
-// paths adds the operations of a resource.
+// paths adds the paths and operations of a resource.
 func (s *schemas) paths(to object, r resource) {
 	ref, listRef := s.models(r)
 	prefix := base(r.gvk.GroupVersion())
@@ -111,7 +111,7 @@ func (s *schemas) paths(to object, r resource) {
 	}
 }
 
-// operation is how a verb looks in a document.
+// operation describes a verb in a document.
 type operation struct {
 	verb, method, action string
 	collection, body     bool

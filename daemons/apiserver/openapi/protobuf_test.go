@@ -53,7 +53,7 @@ func sorted(t *testing.T, document []byte) []byte {
 	return text
 }
 
-// compare reports where messages differ. Texts in YAML are compared by what they mean.
+// compare reports where messages differ. Values in YAML are compared after decoding.
 func compare(t *testing.T, at string, want, got protoreflect.Message) {
 	t.Helper()
 	if text, ok := want.Interface().(*openapi_v2.Any); ok {

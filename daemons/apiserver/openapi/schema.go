@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What of every object's metadata is managed as a whole, and how its lists merge, is in comments of the types alone.
+// atomic and merging hold merge rules of every object's metadata, which the Go types state only in comments. atomic
+// lists types that are owned as a whole. merging defines how lists merge.
 var (
 	atomic = map[reflect.Type]bool{
 		reflect.TypeFor[metav1.OwnerReference](): true,
@@ -27,10 +28,10 @@ var (
 // object is a JSON object of a document.
 type object = map[string]any
 
-// schemas are made of Go types by reflection: names and required fields from json
-// tags, descriptions from SwaggerDoc, merge rules from patch tags.
+// schemas are made from Go types by reflection: names and required fields from json tags, descriptions from SwaggerDoc,
+// and merge rules from patch tags.
 type schemas struct {
-	prefix string // of references
+	prefix string // prefix of references
 	v3     bool
 	all    object
 	kinds  map[reflect.Type][]schema.GroupVersionKind
@@ -44,7 +45,7 @@ func newSchemas(v3 bool) *schemas {
 	return s
 }
 
-// Interfaces that types describe themselves by.
+// These are interfaces by which types describe themselves.
 type (
 	named     interface{ OpenAPIModelName() string }
 	typed     interface{ OpenAPISchemaType() []string }
@@ -53,7 +54,7 @@ type (
 	swagger   interface{ SwaggerDoc() map[string]string }
 )
 
-// name is a type's name among the schemas: its package's path turned around.
+// name returns a type's name among the schemas: its package's host in reverse order, path and type name.
 func name(t reflect.Type) string {
 	if n, ok := reflect.Zero(t).Interface().(named); ok {
 		return n.OpenAPIModelName()
@@ -64,7 +65,7 @@ func name(t reflect.Type) string {
 	return strings.Join(parts, ".") + "." + strings.ReplaceAll(rest, "/", ".") + "." + t.Name()
 }
 
-// reference returns the schema of a type as a field has it.
+// reference returns the schema of a type when it is used in a field.
 func (s *schemas) reference(t reflect.Type) object {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -99,7 +100,8 @@ func (s *schemas) reference(t reflect.Type) object {
 	return object{"type": "object"}
 }
 
-// item is a reference where nothing stands beside it.
+// item returns the schema of the items of a list or map. In version 3, a reference needs allOf to have a default beside
+// it.
 func (s *schemas) item(t reflect.Type) object {
 	out := s.reference(t)
 	if s.v3 {
@@ -110,14 +112,14 @@ func (s *schemas) item(t reflect.Type) object {
 	return out
 }
 
-// define makes the schema of a named type, once, and returns its name.
+// define adds the schema of a named type, once, and returns its name.
 func (s *schemas) define(t reflect.Type) string {
 	n := name(t)
 	if _, ok := s.all[n]; ok {
 		return n
 	}
 	out := object{}
-	s.all[n] = out // before its fields, which may lead back
+	s.all[n] = out // before its fields, which may refer back to it
 	zero := reflect.Zero(t).Interface()
 	if d, ok := zero.(swagger); ok {
 		if text := d.SwaggerDoc()[""]; text != "" {
@@ -148,7 +150,7 @@ func (s *schemas) define(t reflect.Type) string {
 	return n
 }
 
-// own is the schema of a type that encodes itself.
+// own fills in the schema of a type that encodes itself.
 func (s *schemas) own(out object, self typed, zero any) {
 	kinds := self.OpenAPISchemaType()
 	format := ""
@@ -169,7 +171,7 @@ func (s *schemas) own(out object, self typed, zero any) {
 	}
 }
 
-// fields adds the fields of a struct, those of inlined ones among them.
+// fields adds the fields of a struct, including those of inlined structs.
 func (s *schemas) fields(t reflect.Type, properties object, required *[]string) {
 	var docs map[string]string
 	if d, ok := reflect.Zero(t).Interface().(swagger); ok {
@@ -212,8 +214,8 @@ func (s *schemas) fields(t reflect.Type, properties object, required *[]string) 
 	}
 }
 
-// demanded says whether a field must be there. Tags do not tell it of lists and maps,
-// which are null as well where they are not left out.
+// demanded reports whether a field is required. Lists and maps never are, because they are also null where their tag
+// does not omit them.
 func demanded(t reflect.Type, options string) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:

@@ -13,10 +13,11 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Version 2 is one document of everything, which is large with many definitions. It is put together of parts that are
-// encoded once each: what is always there together with what other servers describe, and one for each declared kind.
+// Version 2 is one document of all resources, which is large if there are many custom resources. It is composed of
+// parts that are encoded once: one part for built-in kinds and other servers' documents, and one part for each custom
+// resource.
 
-// part is members of the document's paths and definitions, encoded, without the braces around them.
+// part holds encoded members of the document's paths and definitions, without the surrounding braces.
 type part struct{ paths, definitions []byte }
 
 func encodePart(paths, definitions object) (part, error) {
@@ -31,25 +32,25 @@ func encodePart(paths, definitions object) (part, error) {
 	return p, nil
 }
 
-// coreOf is the part of what is not declared.
+// coreOf returns the part without custom resources.
 func coreOf(list []resource, elsewhere []Elsewhere) (part, error) {
 	s := newSchemas(false)
 	paths, err := s.pathsOf(list)
 	if err != nil {
 		return part{}, err
 	}
-	// What is declared refers to these.
+	// Custom resources refer to these.
 	s.define(reflect.TypeFor[metav1.ObjectMeta]())
 	s.define(reflect.TypeFor[metav1.ListMeta]())
 	for _, e := range elsewhere {
 		if e.V2 != nil {
-			_ = merge(paths, s.all, e) // what cannot be read is theirs to mend, and takes nothing from the rest
+			_ = merge(paths, s.all, e) // a document that cannot be read is the other server's error, and must not affect the rest
 		}
 	}
 	return encodePart(paths, s.all)
 }
 
-// partOf is the part of a declared kind.
+// partOf returns the part of a custom resource.
 func partOf(r resource) (part, error) {
 	s := newSchemas(false)
 	paths, err := s.pathsOf([]resource{r})
@@ -60,7 +61,7 @@ func partOf(r resource) (part, error) {
 	return encodePart(paths, object{name: s.all[name], name + "List": s.all[name+"List"]})
 }
 
-// version2 returns how the document is made of what is always there, of parts that there were before, and new ones.
+// version2 returns a function that makes the document, from parts of was where they are unchanged, and from new ones.
 func (h *Handler) version2(was *Handler) func() (document, error) {
 	var builtIn, declared []resource
 	for _, r := range h.all {

@@ -14,15 +14,15 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Access keeps users from having policies read what they may not read themselves: who writes
-// a policy must be allowed to read all objects of the kind that it takes parameters from, and
-// who writes a binding the objects that it names. It is a validating admission plugin.
+// Access is a validating admission plugin that keeps users from reading objects through policies. The author of a
+// policy must be allowed to read all objects of the policy's parameter kind. The author of a binding must be allowed to
+// read the parameters that the binding names.
 type Access struct{ o Options }
 
 // NewAccess returns the plugin.
 func NewAccess(o Options) *Access { return &Access{o} }
 
-// Validate refuses policies and bindings that read more than their author may.
+// Validate refuses policies and bindings that read objects which their author may not read.
 func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 	if a.Resource.Group != admissionregistrationv1.GroupName || a.Subresource != "" ||
 		a.Operation != "CREATE" && a.Operation != "UPDATE" ||
@@ -68,13 +68,13 @@ func (p *Access) Validate(ctx context.Context, a *api.Admission) error {
 	return nil
 }
 
-// of is the policy that a binding names; its name is empty for a policy itself.
+// of is the policy that a binding names. Its name is empty if the object is a policy itself.
 type of struct {
 	schema.GroupResource
 	name string
 }
 
-// reads is what a policy or a binding takes parameters from.
+// reads returns the parameters that a policy or a binding refers to.
 func reads(
 	obj runtime.Object,
 ) (kind *admissionregistrationv1.ParamKind, ref *admissionregistrationv1.ParamRef, policy of, ok bool) {
@@ -94,8 +94,8 @@ func reads(
 	return nil, nil, of{}, false
 }
 
-// object checks the right to the objects that a binding names. If the policy is not there
-// or its kind is not known, it takes the right to everything.
+// object checks the right to read the parameters that a binding names. If the policy does not exist, or its kind is
+// unknown, it requires the right to read everything.
 func (p *Access) object(
 	ctx context.Context,
 	a *api.Admission,

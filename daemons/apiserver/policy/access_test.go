@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/api/apifake"
 )
 
-// rights are what one may do, as VERB RESOURCE NAMESPACE/NAME; all else is refused.
+// rights lists what a user may do, as VERB RESOURCE NAMESPACE/NAME. Everything else is refused.
 type rights string
 
 func (r rights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Decision, string, error) {
@@ -25,7 +25,7 @@ func (r rights) Authorize(_ context.Context, _ api.User, q api.Request) (api.Dec
 	return api.NoOpinion, "", nil
 }
 
-// configMaps are the only parameters that are known.
+// configMaps knows only ConfigMaps as parameters.
 type configMaps struct{}
 
 func (configMaps) Scope(schema.GroupVersionKind) (bool, bool) { return true, true }
@@ -39,7 +39,8 @@ func (configMaps) Select(context.Context, schema.GroupVersionKind, string, label
 	return nil, nil
 }
 
-// S12: nobody has a policy read what they may not read themselves.
+// Users cannot make policies read objects that they may not read themselves.
+// Proves S12.
 func TestParametersAreReadByThoseWhoMay(t *testing.T) {
 	policy := func(kind string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 		p := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}

@@ -6,7 +6,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// FuzzPolicyExpression compiles policies of any expressions: one that makes no sense breaks its policy, and no more.
+// FuzzPolicyExpression compiles policies with arbitrary expressions. An invalid expression must break only its policy.
 func FuzzPolicyExpression(f *testing.F) {
 	f.Add(
 		"object.spec.replicas <= params.max",

@@ -21,11 +21,11 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// mutating is what a mutating policy has beyond what all have, compiled.
+// mutating is the compiled part that only mutating policies have.
 type mutating struct {
 	scope   *expression.Scope
 	patches []patch.Patcher
-	again   bool // whether it is asked again when the object has changed since
+	again   bool // whether the policy is evaluated again after later changes of the object
 }
 
 func (r *rule) compileMutating(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) error {
@@ -60,8 +60,7 @@ func (r *rule) compileMutating(spec *admissionregistrationv1.MutatingAdmissionPo
 	return nil
 }
 
-// Mutating changes objects as mutating policies say, one after the other in the order of
-// their names.
+// Mutating changes objects as mutating policies define, one after the other in the order of their names.
 type Mutating struct{ set }
 
 // NewMutating returns the plugin.
@@ -75,16 +74,16 @@ func NewMutating(o Options) *Mutating {
 	}}
 }
 
-// rounds is what is remembered of the policies from the first round to the second.
+// rounds is the state that is kept from the first round of policies to the second.
 type rounds struct {
-	asked map[string]bool // those that may be asked again: policy, binding, parameter
-	again map[string]bool // those that must be
+	asked map[string]bool // policies that may be evaluated again, by policy, binding and parameter
+	again map[string]bool // those of them that must be
 	left  runtime.Object
 }
 
-// Admit asks the policies that are concerned by the write as it comes, whatever the first of them make of it. In the
-// second round it asks those that want to be asked again and have not seen what the object has become. One that fails
-// does not keep the others from being asked.
+// Admit evaluates the policies that match the original write, even if earlier ones change the object. In the second
+// round it evaluates those that allow it again, if the object has changed since. A failing policy does not keep the
+// others from being evaluated.
 func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	rules := p.rules()
 	if len(rules) == 0 || match.Exempt(a) || a.Object == nil || a.Operation == "DELETE" || a.Operation == "CONNECT" {
@@ -143,7 +142,7 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	return wrong.refusal(a)
 }
 
-// id tells a policy by a binding with a parameter from all others.
+// id identifies a policy together with a binding and a parameter.
 func (c about) id() string {
 	id := c.name + "/" + c.binding.name
 	if m, err := meta.Accessor(c.param); c.param != nil && err == nil {
@@ -152,13 +151,13 @@ func (c about) id() string {
 	return id
 }
 
-// denials are what policies have against a write that they should change.
+// denials collects the failures of mutating policies.
 type denials struct {
 	causes []metav1.StatusCause
-	reason metav1.StatusReason // of the first
+	reason metav1.StatusReason // of the first failure
 }
 
-// against notes that a policy failed, if the write is to fail of that.
+// against adds the failure of a policy, unless its failure policy is to ignore it.
 func (p *Mutating) against(d *denials, c about, err error, reason metav1.StatusReason) {
 	if !c.fail {
 		p.o.Log.Warn("a policy failed that may be ignored", "policy", c.name, "err", err)
@@ -174,8 +173,8 @@ func (p *Mutating) against(d *denials, c about, err error, reason metav1.StatusR
 	d.causes = append(d.causes, metav1.StatusCause{Message: sayer + " denied request: " + err.Error()})
 }
 
-// refusal is the error that tells them all, by the words of the first; nil if there are none. As with upstream, its
-// code is that of what is forbidden whatever its reason.
+// refusal returns an error with all failures and the message of the first; nil if there are none. As in upstream, its
+// code is 403 whatever the reason.
 func (d denials) refusal(a *api.Admission) error {
 	if len(d.causes) == 0 {
 		return nil
@@ -199,13 +198,13 @@ func remember(a *api.Admission) *rounds {
 	return fresh
 }
 
-// change applies the mutations of one policy, also those after one that failed. It returns what failed, and as an error
-// what answers the write whatever the policy says of failures: an object that is none.
+// change applies the mutations of one policy, and continues after one that fails. failed holds the failures. err means
+// that the result is not a valid object; it fails the write whatever the failure policy is.
 func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) (failed []error, err error) {
 	if c.broken != nil {
 		return []error{c.broken}, nil
 	}
-	// What an earlier binding or parameter made is what this one sees.
+	// Each binding and parameter sees the changes of the earlier ones.
 	seen, err := match.See(ctx, a, c.version)
 	if err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("show the object as %s: %w", c.version.Kind, err))
@@ -240,14 +239,14 @@ func (p *Mutating) change(ctx context.Context, c about, a *api.Admission) (faile
 	return failed, match.Replace(ctx, a, c.version, c.seen.VersionedObject.Object())
 }
 
-// patched returns the object as one mutation makes it.
+// patched returns the object after one mutation.
 func (p *Mutating) patched(
 	ctx context.Context,
 	c about,
 	one patch.Patcher,
 	types managedfields.TypeConverter,
 ) (runtime.Object, error) {
-	// Variables are evaluated anew: they may depend on what was changed.
+	// Variables are evaluated again, because they may depend on what has changed.
 	made, err := one.Patch(c.mutating.scope.CreateContext(ctx), patch.Request{
 		MatchedResource: c.version.Resource, VersionedAttributes: c.seen, ObjectInterfaces: p.o.Interfaces,
 		OptionalVariables: p.bindingsOf(
@@ -257,7 +256,7 @@ func (p *Mutating) patched(
 	if err != nil {
 		return nil, err
 	}
-	// A merge leaves an object without its type.
+	// A merge produces an object without a Go type.
 	if made, err = match.Typed(made, c.seen.VersionedObject.Object()); err != nil {
 		return nil, err
 	}

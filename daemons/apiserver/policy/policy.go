@@ -1,7 +1,6 @@
-// Package policy judges and changes writes as admission policies say, which are rules in
-// CEL that objects of the cluster hold: ValidatingAdmissionPolicies and
-// MutatingAdmissionPolicies, and the bindings that put them into force. Which writes they
-// are about is package match's to say.
+// Package policy evaluates ValidatingAdmissionPolicies and MutatingAdmissionPolicies, with the bindings that enable
+// them. The policies are rules in CEL that validate or change writes. Package match decides which writes a policy
+// matches.
 package policy
 
 import (
@@ -27,26 +26,26 @@ import (
 	"clusterctl/daemons/apiserver/match"
 )
 
-// Options is what policies are judged with.
+// Options configures the plugins.
 type Options struct {
 	Objects api.Objects
-	May     api.Authorizer // whom expressions ask; nil: nobody may anything
+	May     api.Authorizer // for authorization checks in expressions; nil denies everything
 	Params  Params
 	Log     *slog.Logger
-	// Interfaces make the objects of patches, Types tell how the fields of an object merge.
+	// Interfaces creates the objects of patches. Types defines how the fields of an object merge.
 	Interfaces admission.ObjectInterfaces
 	Types      func(a *api.Admission) (managedfields.TypeConverter, error)
 }
 
-// Params finds the objects that policies take their parameters from.
+// Params finds the objects from which policies take parameters.
 type Params interface {
-	// Scope says whether objects of a kind are in namespaces; false if it is not served.
+	// Scope reports whether a kind is namespaced. known is false if it is not served.
 	Scope(gvk schema.GroupVersionKind) (namespaced, known bool)
-	// Resource is where objects of a kind are served; false if they are not.
+	// Resource returns the resource of a kind. known is false if the kind is not served.
 	Resource(gvk schema.GroupVersionKind) (r schema.GroupVersionResource, known bool)
-	// Param returns one; nil when there is none.
+	// Param returns one object; nil if there is none.
 	Param(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (runtime.Object, error)
-	// Select returns those in a namespace, or in all.
+	// Select returns the selected objects of a namespace; of all namespaces if namespace is empty.
 	Select(
 		ctx context.Context,
 		gvk schema.GroupVersionKind,
@@ -55,13 +54,13 @@ type Params interface {
 	) ([]runtime.Object, error)
 }
 
-// rule is one policy, ready to be asked, with its bindings.
+// rule is one policy, compiled, with its bindings.
 type rule struct {
 	name     string
 	criteria *match.Criteria
 	param    *schema.GroupVersionKind
 	fail     bool
-	broken   error // why it cannot be asked, whatever is written
+	broken   error // why the policy cannot be evaluated for any write
 
 	conditions plugincel.ConditionEvaluator
 	validating *validating
@@ -70,19 +69,19 @@ type rule struct {
 	bindings []*binding
 }
 
-// binding puts a policy into force.
+// binding enables a policy.
 type binding struct {
 	name     string
 	policy   string
-	criteria *match.Criteria // nil: all that the policy is about
+	criteria *match.Criteria // nil matches everything that the policy matches
 	ref      *admissionregistrationv1.ParamRef
 	selector labels.Selector
 	actions  []admissionregistrationv1.ValidationAction
 	broken   error
 }
 
-// set is the policies of a kind. It is made anew when one of them or of their bindings
-// changes; what has not changed is not compiled again.
+// set holds the policies of a kind. It is rebuilt when a policy or a binding changes; unchanged ones are not compiled
+// again.
 type set struct {
 	o                  Options
 	policies, bindings schema.GroupResource
@@ -96,7 +95,7 @@ type compiled struct {
 	known              map[runtime.Object]*rule
 }
 
-// rules returns the policies that are in force.
+// rules returns the enabled policies.
 func (s *set) rules() []*rule {
 	policies, bindings := s.o.Objects.Revision(s.policies), s.o.Objects.Revision(s.bindings)
 	if c := s.now.Load(); c != nil && c.policies == policies && c.bindings == bindings {
@@ -156,8 +155,8 @@ func newBinding(obj runtime.Object) *binding {
 	return b
 }
 
-// criteria reads what a policy or a binding is about. Without rules a binding is about
-// all that its policy is.
+// criteria returns the match criteria of a policy or a binding. A binding without rules matches everything that its
+// policy matches.
 func criteria(m *admissionregistrationv1.MatchResources) (*match.Criteria, error) {
 	rules := m.ResourceRules
 	if len(rules) == 0 {
@@ -209,19 +208,18 @@ func heads(
 	return r
 }
 
-// about is a write that a rule is about by one of its bindings, with one parameter.
+// about is a write that a rule matches by one of its bindings, with one parameter.
 type about struct {
 	*rule
 	binding   *binding
 	version   api.Version
 	seen      *admission.VersionedAttributes
-	param     runtime.Object // nil: none
+	param     runtime.Object // nil if the policy has no parameter
 	namespace *corev1.Namespace
 }
 
-// concerned calls f for each of a rule's bindings and parameters that a write concerns. f
-// is given an error where that could not be found out, which a policy or, where there is one, a binding
-// is to blame for and not the write.
+// concerned calls f for each binding and parameter of a rule that match a write. If that cannot be determined, because
+// the policy or binding is misconfigured, it calls f with an error.
 func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(about, error) error) error {
 	misconfigured := func(b *binding, err error) error {
 		what := "policy"
@@ -269,7 +267,7 @@ func (s *set) concerned(ctx context.Context, r *rule, a *api.Admission, f func(a
 	return nil
 }
 
-// bound returns the parameters with which a binding is about a write; none if it is not.
+// bound returns the parameters with which a binding applies to a write; none if it does not apply.
 func (s *set) bound(
 	ctx context.Context,
 	r *rule,
@@ -288,8 +286,8 @@ func (s *set) bound(
 	return s.params(ctx, r, b, a, namespaced)
 }
 
-// params returns the parameters of a binding for a write: one that is nil where there
-// are none to be had, none where there should be some and a write may go on without.
+// params returns the parameters of a binding for a write. It returns one nil parameter if the policy takes none. It
+// returns no parameter if none is found and the binding allows that.
 func (s *set) params(
 	ctx context.Context,
 	r *rule,
@@ -335,7 +333,7 @@ func (s *set) params(
 	return found, nil
 }
 
-// holds says whether the match conditions hold.
+// holds reports whether the match conditions hold.
 func (s *set) holds(ctx context.Context, c about) (bool, error) {
 	return match.Holds(
 		ctx,
@@ -351,7 +349,7 @@ func (s *set) bindingsOf(c about) plugincel.OptionalVariableBindings {
 	return plugincel.OptionalVariableBindings{VersionedParams: c.param, Authorizer: match.Authorizer(s.o.May)}
 }
 
-// sayer is how a refusal begins.
+// sayer returns the beginning of a refusal, which names the policy and the binding.
 func (c about) sayer(kind string) string {
 	if c.binding == nil {
 		return fmt.Sprintf("%s '%s'", kind, c.name)
@@ -359,12 +357,12 @@ func (c about) sayer(kind string) string {
 	return fmt.Sprintf("%s '%s' with binding '%s'", kind, c.name, c.binding.name)
 }
 
-// acts says whether a binding wants something to be done.
+// acts reports whether a binding has an action.
 func (c about) acts(action admissionregistrationv1.ValidationAction) bool {
 	return slices.Contains(c.binding.actions, action)
 }
 
-// oneLine is a message without the space around it; empty if it has several lines.
+// oneLine returns a message without surrounding space; empty if it has several lines.
 func oneLine(text string) string {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "\n") {

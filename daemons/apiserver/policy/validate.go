@@ -23,7 +23,7 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// validating is what a validating policy has beyond what all have, compiled.
+// validating is the compiled part that only validating policies have.
 type validating struct {
 	spec        *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	expressions plugincel.ConditionEvaluator
@@ -79,8 +79,7 @@ func conditions(scope *expression.Scope, list []admissionregistrationv1.MatchCon
 	return scope.Evaluator(texts, true)
 }
 
-// Validating refuses what validating policies refuse, warns and notes it for audits as
-// bindings say.
+// Validating evaluates validating policies. It denies, warns and records audit annotations as the bindings specify.
 type Validating struct{ set }
 
 // NewValidating returns the plugin.
@@ -97,16 +96,16 @@ func NewValidating(o Options) *Validating {
 	}}
 }
 
-// failure is what a policy has against a write.
+// failure is a failed validation of a policy.
 type failure struct {
 	about
 	message string
 	reason  metav1.StatusReason
 	index   int
-	always  bool // it is refused whatever the binding wants: the policy itself is wrong, not the write
+	always  bool // deny whatever the bindings specify, because the policy is misconfigured
 }
 
-// noted is a failure in the annotation of an audit event.
+// noted is a failure in an audit annotation.
 type noted struct {
 	Message string                                     `json:"message"`
 	Policy  string                                     `json:"policy"`
@@ -115,8 +114,7 @@ type noted struct {
 	Actions []admissionregistrationv1.ValidationAction `json:"validationActions"`
 }
 
-// Validate asks all policies that are concerned; the first failure that a binding wants
-// to be refused is the answer.
+// Validate evaluates all policies that match. It returns the first failure that a binding denies.
 func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	rules := p.rules()
 	if len(rules) == 0 || match.Exempt(a) {
@@ -141,7 +139,7 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	return p.tell(a, failures)
 }
 
-// judge returns what a policy has against a write.
+// judge returns the failures of a policy for a write.
 func (p *Validating) judge(
 	ctx context.Context,
 	c about,
@@ -227,14 +225,14 @@ func (p *Validating) judge(
 	return failures
 }
 
-// longestAnnotation bounds a value of an annotation that a policy adds to an audit event, and mostNoted how many
-// failures one tells of.
+// longestAnnotation is the maximum length, in bytes, of a value in an audit annotation of a policy. mostNoted is how
+// many failures the annotation lists.
 const (
 	longestAnnotation = 10 << 10
 	mostNoted         = 50
 )
 
-// annotate adds a value to those of an annotation, once however many bindings and parameters come to it.
+// annotate adds a value to an annotation, unless it is in the annotation already.
 func annotate(annotations map[string][]string, key, value string) {
 	if len(value) > longestAnnotation {
 		value = value[:longestAnnotation]
@@ -244,7 +242,7 @@ func annotate(annotations map[string][]string, key, value string) {
 	}
 }
 
-// tell does about failures what bindings want.
+// tell performs the actions of the bindings for the failures.
 func (p *Validating) tell(a *api.Admission, failures []failure) error {
 	var refused *failure
 	var notes []noted
@@ -273,7 +271,7 @@ func (p *Validating) tell(a *api.Admission, failures []failure) error {
 	return refusal(a, refused.sayer("ValidatingAdmissionPolicy")+" denied request: "+refused.message, refused.reason)
 }
 
-// refusal is an error of a policy, in upstream's words.
+// refusal returns the error for a failure, in upstream's words.
 func refusal(a *api.Admission, message string, reason metav1.StatusReason) error {
 	err := apierrors.NewForbidden(a.Resource.GroupResource(), a.Name, errors.New(message))
 	err.ErrStatus.Reason = reason

@@ -1,6 +1,5 @@
-// Package remote asks other servers that have a say in who asks and who may: reviews are sent
-// to them and come back with an answer in their status. What is asked, and what follows, is
-// packages authn's and authz'.
+// Package remote calls other servers for authentication and authorization. It sends them reviews, and receives the
+// result in the review's status. Packages authn and authz make the reviews and evaluate the results.
 package remote
 
 import (
@@ -17,15 +16,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Server is one that reviews are sent to.
+// Server receives reviews.
 type Server struct {
 	url      string
 	client   *http.Client
 	attempts int
 }
 
-// New returns the server that a kubeconfig's text says, which lies at path. timeout bounds one attempt. What other
-// files it names is read with other, so that who follows the kubeconfig follows them, too.
+// New returns the server of a kubeconfig, given its text and its path. timeout limits one attempt. other reads the
+// files that the kubeconfig names, so that a caller that watches the kubeconfig can watch them as well.
 func New(text []byte, path string, timeout time.Duration, other func(path string) ([]byte, error)) (*Server, error) {
 	url, client, err := Client(text, path, timeout, other)
 	if err != nil {
@@ -34,9 +33,9 @@ func New(text []byte, path string, timeout time.Duration, other func(path string
 	return &Server{url: url, client: client, attempts: 3}, nil
 }
 
-// Client is how a kubeconfig's server is reached: its cluster is the server, and its user is who the API server is to
-// it. Files that it names are taken from where it lies and read with other; a token's file is read again by the client
-// itself.
+// Client returns the URL of a kubeconfig's cluster and an HTTP client with the credentials of its user. Paths in it are
+// relative to its own. other reads the files that it names, except a token file, which the client reads itself whenever
+// it changes.
 func Client(
 	text []byte,
 	path string,
@@ -82,7 +81,7 @@ func Client(
 	return at.String(), client, nil
 }
 
-// inline puts what a file has in place of its path, unless that is there already.
+// inline replaces the path of a file by its content, unless the content is set already.
 func inline(path *string, data *[]byte, other func(path string) ([]byte, error)) (err error) {
 	if *path == "" {
 		return nil
@@ -96,13 +95,13 @@ func inline(path *string, data *[]byte, other func(path string) ([]byte, error))
 	return nil
 }
 
-// firstPause is before the second attempt; each further one is longer.
+// firstPause is the pause before the second attempt. Each further pause is longer.
 const firstPause = 100 * time.Millisecond
 
-// largest is how long an answer may be.
+// largest is the maximum size of a response, in bytes.
 const largest = 3 << 20
 
-// Ask sends a review and reads the answer into it. What may help is tried again.
+// Ask sends a review, and decodes the response into it. It retries if that may help.
 func (s *Server) Ask(ctx context.Context, review any) error {
 	text, err := json.Marshal(review)
 	if err != nil {

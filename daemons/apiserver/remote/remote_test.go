@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// S12: a kubeconfig says where a webhook is and as whom it is asked; files that it names are taken from where it lies.
+// A kubeconfig has the address of a webhook and the credentials for it. Paths in it are relative to its own.
+// Proves S12.
 func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" || r.URL.Path != "/ask" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		_, _ = w.Write([]byte(`{"answer":"yes"}`)) // who has gone needs no answer
+		_, _ = w.Write([]byte(`{"answer":"yes"}`)) // the client may have left
 	}))
 	defer server.Close()
 	dir := t.TempDir()
@@ -61,7 +62,9 @@ func TestAKubeconfigLeadsToTheWebhook(t *testing.T) {
 	}
 }
 
-// S12: the CA of a webhook may be rotated: what a kubeconfig names is read by the one who sees it change.
+// The CA of a webhook can be rotated: the files that a kubeconfig names are read with the given function, so their
+// changes are noticed.
+// Proves S12.
 func TestFilesThatAKubeconfigNamesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "hook.conf")
@@ -74,7 +77,7 @@ func TestFilesThatAKubeconfigNamesAreRead(t *testing.T) {
 		[]byte(text),
 		path,
 		time.Second,
-		func(file string) ([]byte, error) { // that they make no sense is not what it is about
+		func(file string) ([]byte, error) { // their content does not matter here
 			read = append(read, filepath.Base(file))
 			return []byte("x"), nil
 		},

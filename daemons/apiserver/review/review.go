@@ -1,6 +1,5 @@
-// Package review answers the kinds that are questions: who a token belongs to, who
-// the asker is, and who may do what. It decides nothing itself: it asks the API
-// server's own authenticators and authorizers.
+// Package review answers review kinds: the user of a token, the caller's own identity, and whether a user may perform a
+// request. It calls the API server's authenticators and authorizers.
 package review
 
 import (
@@ -18,17 +17,17 @@ import (
 // Handler answers one review.
 type Handler = func(ctx context.Context, u api.User, obj runtime.Object) (runtime.Object, error)
 
-// Verifier tells whose token it is, and for which of the wanted audiences.
+// Verifier returns the user of a token, and those of the wanted audiences that the token is valid for.
 type Verifier interface {
 	Verify(ctx context.Context, token string, audiences []string) (api.User, []string, error)
 }
 
-// Ruler lists what a user may do in a namespace.
+// Ruler returns what a user may do in a namespace.
 type Ruler interface {
 	Rules(u api.User, namespace string) []rbacv1.PolicyRule
 }
 
-// All returns the handler of each virtual kind. A nil tokens knows no token.
+// All returns the handler of each virtual kind. If tokens is nil, no token is valid.
 func All(may api.Authorizer, rules Ruler, tokens Verifier) map[schema.GroupResource]Handler {
 	access, authn := authorizationv1.GroupName, authenticationv1.GroupName
 	return map[schema.GroupResource]Handler{

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// ann may get pods in shop, and the path /healthz.
+// judge lets ann get pods in shop, and the path /healthz.
 type judge struct{}
 
 func (judge) Authorize(_ context.Context, u api.User, r api.Request) (api.Decision, string, error) {
@@ -176,7 +176,8 @@ func TestTokensAndSelvesAreReviewed(t *testing.T) {
 	}
 }
 
-// S12: selectors of reviews are what requests may have, and what of them cannot be read is told.
+// The selectors of reviews are validated, and those that cannot be parsed are reported.
+// Proves S12.
 func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 	for what, c := range map[string]struct {
 		attributes      authorizationv1.ResourceAttributes
@@ -212,7 +213,8 @@ func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 	}
 }
 
-// S12: a review costs about what its bytes cost. Any account may ask for one of itself.
+// The cost of a review is about linear in its size, because any user may send a review of itself.
+// Proves S12.
 func TestReviewsOfManyRequirementsAreAnsweredSoon(t *testing.T) {
 	const many = 20_000
 	for _, requirement := range []metav1.LabelSelectorRequirement{{},
@@ -226,8 +228,8 @@ func TestReviewsOfManyRequirementsAreAnsweredSoon(t *testing.T) {
 		}
 		before := totalAllocated()
 		_, err := ask(t, api.User{Name: "ann"}, "selfsubjectaccessreviews", r)
-		// The race detector has regular expressions make anew what they otherwise keep: a few hundred megabytes. What
-		// grows with the square of the requirements is many times that.
+		// With the race detector, regular expressions do not reuse their memory, which takes a few hundred megabytes.
+		// Quadratic cost would be many times that.
 		if spent := totalAllocated() - before; spent > 1<<30 {
 			t.Errorf("a review of %d requirements %+v took %d MiB in all", many, requirement, spent>>20)
 		}

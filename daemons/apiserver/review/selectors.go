@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validateSelectors returns what is wrong with the selectors of a review. Operators that this server does not know may
-// be a newer client's: what they demand is left out, which allows less.
+// validateSelectors returns the errors in the selectors of a review. Unknown operators are not errors, because a newer
+// client may use them. Their requirements are ignored, so the request counts as less restricted and is allowed less.
 func validateSelectors(r *authorizationv1.ResourceAttributes, path *field.Path) (errs field.ErrorList) {
 	one := func(raw string, requirements int, path *field.Path) {
 		switch {
@@ -61,7 +61,7 @@ func validateSelectors(r *authorizationv1.ResourceAttributes, path *field.Path) 
 	return errs
 }
 
-// unread says which selectors were left out since they cannot be read.
+// unread returns an error for selectors that were ignored because they cannot be parsed.
 func unread(r *authorizationv1.ResourceAttributes) error {
 	if r == nil {
 		return nil
@@ -86,7 +86,7 @@ func unread(r *authorizationv1.ResourceAttributes) error {
 	return errors.Join(errs...)
 }
 
-// selectors turns what the review says of selectors into what a request would send.
+// selectors returns the selectors of a review in the form of query parameters.
 func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText string) {
 	if f := r.FieldSelector; f != nil {
 		fieldText = f.RawSelector
@@ -111,14 +111,14 @@ func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText stri
 				&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{q}},
 			)
 			if err != nil {
-				continue // what cannot be read limits nothing
+				continue // an invalid requirement is ignored, so it restricts nothing
 			}
 			if parts, ok := one.Requirements(); ok {
 				wanted = append(wanted, parts...)
 			}
 		}
 		if labelText == "" {
-			labelText = labels.NewSelector().Add(wanted...).String() // all at once: each call sorts them all
+			labelText = labels.NewSelector().Add(wanted...).String() // added together, because each call sorts all requirements
 		}
 	}
 	return fieldText, labelText

@@ -1,9 +1,8 @@
-// Package scan walks over JSON as the API server itself writes it, compact, without decoding it. What a value means
-// is its callers' business.
+// Package scan walks over compact JSON, as the API server writes it, without decoding it. Callers interpret the values.
 package scan
 
-// Scanner is a place in a document. Its methods return false, and leave the place where it is of no use, when the
-// document is not as expected there.
+// Scanner is a position in a document. Its methods return false if the document is not as expected at the position. The
+// position is undefined then.
 type Scanner struct {
 	Data []byte
 	Pos  int
@@ -17,7 +16,7 @@ func (s *Scanner) Peek() byte {
 	return 0
 }
 
-// Take passes over a byte if it is the next one.
+// Take skips a byte, and reports whether it is the next one.
 func (s *Scanner) Take(c byte) bool {
 	if s.Pos < len(s.Data) && s.Data[s.Pos] == c {
 		s.Pos++
@@ -26,7 +25,7 @@ func (s *Scanner) Take(c byte) bool {
 	return false
 }
 
-// String passes over a string.
+// String skips a string.
 func (s *Scanner) String() bool {
 	if !s.Take('"') {
 		return false
@@ -43,7 +42,7 @@ func (s *Scanner) String() bool {
 	return false
 }
 
-// Scalar passes over a string, a number, true, false or null.
+// Scalar skips a string, a number, true, false or null.
 func (s *Scanner) Scalar() bool {
 	if s.Peek() == '"' {
 		return s.String()
@@ -61,7 +60,7 @@ func (s *Scanner) Scalar() bool {
 	return false
 }
 
-// Name passes over a member's name and its colon, and returns the name with its quotes.
+// Name skips a member's name and its colon, and returns the name with its quotes.
 func (s *Scanner) Name() ([]byte, bool) {
 	start := s.Pos
 	if !s.String() || !s.Take(':') {
@@ -70,8 +69,7 @@ func (s *Scanner) Name() ([]byte, bool) {
 	return s.Data[start : s.Pos-1], true
 }
 
-// Members passes over an object, and has f pass over the value of each of its members, whose name, with its quotes,
-// it is told.
+// Members skips an object. It calls f with each member's name, including quotes, and f must skip the member's value.
 func (s *Scanner) Members(f func(name []byte) bool) bool {
 	if !s.Take('{') {
 		return false
@@ -85,12 +83,12 @@ func (s *Scanner) Members(f func(name []byte) bool) bool {
 	return true
 }
 
-// Next passes over the comma between two members or items; false if neither one nor the end comes.
+// Next skips the comma between two members or items. It returns false if neither a comma nor the end follows.
 func (s *Scanner) Next(end byte) bool {
 	return s.Take(',') || s.Peek() == end
 }
 
-// Value passes over any value.
+// Value skips any value.
 func (s *Scanner) Value() bool {
 	for depth := 0; ; {
 		switch s.Peek() {

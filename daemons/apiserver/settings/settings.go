@@ -1,6 +1,6 @@
-// Package settings keeps what a configuration file says while the file may be replaced: it is
-// read again when it changes, or another file does that it names, and what cannot be read leaves the
-// last good one in force. What the text means is its user's business, as is when to look.
+// Package settings reads configuration files that may be replaced at run time. It reads a file again when it, or
+// another file that it names, changes. If the new content is invalid, the last valid one stays in use. The package's
+// users interpret the text and choose when to check for changes.
 package settings
 
 import (
@@ -19,10 +19,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// lookEvery is how often a file is looked at.
+// lookEvery is how often a file is checked.
 const lookEvery = 5 * time.Second
 
-// File is a value that a file says.
+// File is a value that is read from a file.
 type File[T any] struct {
 	what, path string
 	read       Reading[T]
@@ -31,29 +31,29 @@ type File[T any] struct {
 	value atomic.Pointer[T]
 
 	mu     sync.Mutex
-	digest digest            // of what was looked at last
+	digest digest            // of the text that was read last
 	others map[string]digest // files that the text names, as they were read
-	failed error             // why it is not the one in force; nil: it is
+	failed error             // why the last text is not in use; nil if it is
 	counts counts
 }
 
 type digest = [sha256.Size]byte
 
-// Reading makes a value of a text. Other files that the text names are read with other, so that their change is one
-// of the text.
+// Reading converts a text to a value. It reads other files that the text names with other. Changes of those then count
+// as changes of the text.
 type Reading[T any] func(text []byte, other func(path string) ([]byte, error)) (T, error)
 
-// Open reads the file at path with read, which is called again with each new text. what names
-// it in errors, as "authentication configuration".
+// Open reads the file at path with read, which is called again for each new text. what names the file in errors, for
+// example "authentication configuration".
 func Open[T any](what, path string, read Reading[T], log *slog.Logger) (*File[T], error) {
 	f := &File[T]{what: what, path: path, read: read, log: log}
 	return f, f.look()
 }
 
-// Get is what the file said when it last made sense.
+// Get returns the last valid value.
 func (f *File[T]) Get() T { return *f.value.Load() }
 
-// Reload reads the file if it has changed, and says why what is there now is not in force.
+// Reload reads the file if it has changed. It returns an error if its current content is not in use.
 func (f *File[T]) Reload() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -78,7 +78,7 @@ func (f *File[T]) Reload() error {
 	return err
 }
 
-// look takes in what the file says now.
+// look reads the file, and uses its content if it is valid.
 func (f *File[T]) look() error {
 	text, err := os.ReadFile(f.path)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *File[T]) look() error {
 	}
 	now := map[string]digest{}
 	for path := range f.others {
-		other, _ := os.ReadFile(path) // what cannot be read is told by who needs it
+		other, _ := os.ReadFile(path) // the reading function reports the error
 		now[path] = sha256.Sum256(other)
 	}
 	if together(text, now) == f.digest && !errors.Is(f.failed, os.ErrNotExist) {
@@ -109,7 +109,7 @@ func (f *File[T]) look() error {
 	return nil
 }
 
-// together is the digest of a text with what it names.
+// together returns the digest of a text and of the files that it names.
 func together(text []byte, others map[string]digest) digest {
 	all := sha256.New()
 	fmt.Fprintf(all, "%d ", len(text))
@@ -129,12 +129,12 @@ func (f *File[T]) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			_ = f.Reload() // it is logged, and told to whoever asks for the server's health
+			_ = f.Reload() // it is logged, and shown in the health check
 		}
 	}
 }
 
-// counts is how often a file was taken in anew, under upstream's names.
+// counts counts the reloads of a file, under upstream's names.
 type counts struct {
 	reloads *prometheus.CounterVec
 	last    *prometheus.GaugeVec
@@ -147,8 +147,7 @@ func (c counts) note(status string) {
 	}
 }
 
-// Count has reloads counted under names that begin as upstream's do, as
-// apiserver_authentication_config_controller.
+// Count registers the metrics of reloads. prefix is upstream's, for example apiserver_authentication_config_controller.
 func (f *File[T]) Count(prefix string, to prometheus.Registerer) error {
 	c := counts{
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{

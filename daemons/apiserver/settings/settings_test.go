@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// S12: what a configuration file says holds as soon as it is looked at, and one that makes no
-// sense changes nothing and is told.
+// A changed configuration file takes effect when it is checked. An invalid one changes nothing and is reported.
+// Proves S12.
 func TestAFileThatChangesIsReadAgainAndAGoodOneStaysInForce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.yaml")
 	write := func(text string) {
@@ -98,7 +98,8 @@ apiserver_thing_automatic_reloads_total{status="success"} 4
 	}
 }
 
-// S12: a change of another file that the text names is one of the text.
+// A change of another file that the text names counts as a change of the text.
+// Proves S12.
 func TestAChangeOfAFileThatTheTextNamesIsTakenIn(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {

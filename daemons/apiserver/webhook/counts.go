@@ -14,8 +14,7 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// Counts are upstream's metrics of webhooks. Their labels are names of webhooks that the cluster configures, and closed
-// sets.
+// Counts holds upstream's metrics of webhooks. Their labels are the names of configured webhooks, and closed sets.
 type Counts struct {
 	duration             *prometheus.HistogramVec
 	requests, rejections *prometheus.CounterVec
@@ -50,7 +49,7 @@ func NewCounts(metrics prometheus.Registerer) (*Counts, error) {
 	)
 }
 
-// kindOf is the type of webhooks as labels have it.
+// kindOf returns the type label of webhooks.
 func kindOf(mutating bool) string {
 	if mutating {
 		return "admit"
@@ -58,7 +57,7 @@ func kindOf(mutating bool) string {
 	return "validating"
 }
 
-// codeLabel is a status as a label has it: what is none counts as 600.
+// codeLabel returns the label of a status code. Invalid codes count as 600.
 func codeLabel(code int) string {
 	if code != 0 && (code < 100 || code > 599) {
 		code = 600
@@ -66,7 +65,8 @@ func codeLabel(code int) string {
 	return strconv.Itoa(code)
 }
 
-// called counts a call: failed is why it brought no answer, and refusal what the write is refused with because of it.
+// called records a call. failed is why the call returned no valid response, and refusal is the error that it causes for
+// the write.
 func (c *Counts) called(w *asked, a *api.Admission, mutating bool, began time.Time, failed, refusal error) {
 	if c == nil {
 		return

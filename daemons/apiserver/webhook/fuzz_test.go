@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/apiserver/match"
 )
 
-// FuzzAnswer does what a webhook answers, whatever that is.
+// FuzzAnswer applies arbitrary responses of a webhook.
 func FuzzAnswer(f *testing.F) {
 	for _, patch := range []string{
 		`[{"op":"add","path":"/metadata/labels","value":{"a":"b"}},{"op":"copy","from":"/metadata","path":"/data"},{"op":"move","from":"/data/a","path":"/data/b"}]`,

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/apiserver/match"
 )
 
-// Mutating changes objects as mutating webhooks say, one after the other.
+// Mutating changes objects as mutating webhooks respond, one webhook after the other.
 type Mutating struct{ set }
 
 // NewMutating returns the plugin.
@@ -27,15 +27,15 @@ func NewMutating(o Options) *Mutating {
 	}
 }
 
-// rounds is what is remembered of the webhooks from the first round to the second.
+// rounds is the state that is kept from the first round of webhooks to the second.
 type rounds struct {
-	asked map[string]bool // those that may be asked again, by id
-	again map[string]bool // those that must be: the object changed since
-	left  runtime.Object  // the object as the last webhook left it
+	asked map[string]bool // webhooks that may be called again, by id
+	again map[string]bool // those of them that must be, because the object has changed since
+	left  runtime.Object  // the object after the last webhook
 }
 
-// Admit asks the webhooks that are concerned. In the second round it asks those that
-// want to be asked again and have not seen what the object has become.
+// Admit calls the webhooks that match. In the second round it calls those that allow it again, if the object has
+// changed since their last call.
 func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	hooks := p.hooks()
 	if len(hooks) == 0 || match.Exempt(a) {
@@ -43,7 +43,7 @@ func (p *Mutating) Admit(ctx context.Context, a *api.Admission) error {
 	}
 	memory := p.remember(a)
 	if a.Again.Second && memory.left != nil && !match.Same(memory.left, a.Object) {
-		// Others changed it since the last webhook saw it.
+		// Other plugins have changed it since the last webhook.
 		for id := range memory.asked {
 			memory.again[id] = true
 		}
@@ -97,8 +97,7 @@ func (p *Mutating) remember(a *api.Admission) *rounds {
 	return fresh
 }
 
-// put asks one webhook and does what it says. changed says whether the object is
-// another one now.
+// put calls one webhook and applies its response. changed reports whether the object has changed.
 func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, index int) (changed bool, err error) {
 	n := notes{a, w.hook, fmt.Sprintf("round_%d_index_%d", round, index)}
 	began, failure := time.Now(), error(nil)
@@ -156,7 +155,7 @@ func (p *Mutating) put(ctx context.Context, w *asked, a *api.Admission, round, i
 	return true, match.Replace(ctx, a, w.version, after)
 }
 
-// patched returns an object as a JSON patch makes it.
+// patched returns an object after a JSON patch.
 func patched(before runtime.Object, operations jsonpatch.Patch) (runtime.Object, error) {
 	data, err := json.Marshal(before)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"clusterctl/daemons/apiserver/jsonpatch"
 )
 
-// notes tell the audit what a mutating webhook did when it was asked.
+// notes adds audit annotations about a call of a mutating webhook.
 type notes struct {
 	a     *api.Admission
 	hook  *hook
-	round string // round and place in the order, as keys have them
+	round string // round and index, as in annotation keys
 }
 
 // note is the value of an annotation.
@@ -25,12 +25,12 @@ type note struct {
 	PatchType     string          `json:"patchType,omitempty"`
 }
 
-// mutated notes whether the object is another one now.
+// mutated records whether the webhook changed the object.
 func (n notes) mutated(changed bool) {
 	n.annotate("mutation", false, note{Mutated: &changed})
 }
 
-// patched notes the patch, where the audit is to have what requests say.
+// patched records the patch, if the audit policy records request bodies.
 func (n notes) patched(patch jsonpatch.Patch) {
 	n.annotate("patch", true, note{Patch: patch, PatchType: string(admissionv1.PatchTypeJSONPatch)})
 }

@@ -18,8 +18,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// ask puts a write to a webhook and returns what it answers, which is whole. The two
-// versions of a review differ in how much an answer may leave out.
+// ask sends a write to a webhook and returns its response, validated. The two versions of a review differ in what a
+// response may leave out.
 func (s *set) ask(
 	ctx context.Context,
 	w *asked,
@@ -80,7 +80,7 @@ func (s *set) ask(
 	return r, nil
 }
 
-// callFailed begins the error of a webhook that could not be called.
+// callFailed is the beginning of the error for a webhook that could not be called.
 const callFailed = "failed to call webhook"
 
 func patchIsWhole(r *admissionv1.AdmissionResponse, strict, mutating bool) error {
@@ -101,7 +101,7 @@ func patchIsWhole(r *admissionv1.AdmissionResponse, strict, mutating bool) error
 	return nil
 }
 
-// reviewed is the write as the webhook is told of it.
+// reviewed returns the request that the webhook receives for a write.
 func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error) {
 	attributes := w.seen.Attributes
 	who := authenticationv1.UserInfo{Username: a.User.Name, UID: a.User.UID, Groups: a.User.Groups}
@@ -143,7 +143,7 @@ func reviewed(w *asked, a *api.Admission) (*admissionv1.AdmissionRequest, error)
 	return r, nil
 }
 
-// denied is the refusal of a webhook, in upstream's words.
+// denied returns the error for a write that a webhook refuses, in upstream's words.
 func denied(name string, why *metav1.Status) error {
 	st := metav1.Status{}
 	if why != nil {

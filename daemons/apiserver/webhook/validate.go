@@ -13,7 +13,7 @@ import (
 
 const admissionGroup = "admissionregistration.k8s.io"
 
-// Validating refuses what a validating webhook refuses.
+// Validating refuses writes that a validating webhook refuses.
 type Validating struct{ set }
 
 // NewValidating returns the plugin.
@@ -23,8 +23,7 @@ func NewValidating(o Options) *Validating {
 	}
 }
 
-// Validate asks all webhooks that are concerned at once; the first in order that refuses
-// is the answer.
+// Validate calls all webhooks that match, concurrently. It returns the refusal of the first in order that refuses.
 func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	hooks := p.hooks()
 	if len(hooks) == 0 || match.Exempt(a) {
@@ -69,7 +68,7 @@ func (p *Validating) Validate(ctx context.Context, a *api.Admission) error {
 	return nil
 }
 
-// guarded is an origin that several webhooks annotate at once.
+// guarded is an origin that concurrent webhooks may annotate.
 type guarded struct {
 	api.Origin
 	mu *sync.Mutex
@@ -82,7 +81,7 @@ func (g *guarded) Annotate(key, value string) {
 	g.Origin.Annotate(key, value)
 }
 
-// guard lets several webhooks warn at once.
+// guard makes warnings and annotations safe for concurrent webhooks.
 func guard(a *api.Admission) {
 	var mu sync.Mutex
 	if warn := a.Warn; warn != nil {

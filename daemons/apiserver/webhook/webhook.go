@@ -1,6 +1,6 @@
-// Package webhook puts writes to the webhooks that MutatingWebhookConfigurations and
-// ValidatingWebhookConfigurations name, and does what these answer. Which writes a
-// webhook is about is package match's to say, how it is reached package backend's.
+// Package webhook calls the webhooks of MutatingWebhookConfigurations and ValidatingWebhookConfigurations for writes,
+// and applies their responses. Package match decides which writes a webhook matches, and package backend connects to
+// it.
 package webhook
 
 import (
@@ -25,31 +25,30 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// Options is what webhooks are called with.
+// Options configures the plugins.
 type Options struct {
 	Objects api.Objects
-	May     api.Authorizer // whom match conditions ask; nil: nobody may anything
+	May     api.Authorizer // for authorization checks in match conditions; nil denies everything
 	Reach   *backend.Reach
 	Log     *slog.Logger
-	Counts  *Counts // nil: nothing is counted
+	Counts  *Counts // nil records no metrics
 }
 
-// hook is one webhook, ready to be asked.
+// hook is one webhook, compiled.
 type hook struct {
-	name, of   string // of is the configuration that it is of
-	id         string // tells it from all others
+	name, of   string // of is the name of its configuration
+	id         string // unique among all webhooks
 	criteria   *match.Criteria
 	conditions plugincel.ConditionEvaluator
 	to         backend.Webhook
-	broken     error // why it cannot be called, whatever is written
-	fail       bool  // whether a write fails that it could not be asked about
-	again      bool  // whether it is asked again when the object has changed since
+	broken     error // why it cannot be called for any write
+	fail       bool  // whether a write fails if the call fails
+	again      bool  // whether it is called again after later changes of the object
 	timeout    time.Duration
-	version    string // of the review
+	version    string // version of the AdmissionReview
 }
 
-// set is the webhooks of all configurations of a kind, in the order of their names. It
-// is made anew when one of these changes.
+// set holds the webhooks of all configurations of a kind, ordered by name. It is rebuilt when a configuration changes.
 type set struct {
 	o        Options
 	resource schema.GroupResource
@@ -60,10 +59,10 @@ type set struct {
 type compiled struct {
 	revision int64
 	hooks    []*hook
-	known    map[runtime.Object][]*hook // by configuration as it is stored
+	known    map[runtime.Object][]*hook // by stored configuration
 }
 
-// hooks returns the webhooks as they are now.
+// hooks returns the current webhooks.
 func (s *set) hooks() []*hook {
 	revision := s.o.Objects.Revision(s.resource)
 	if c := s.now.Load(); c != nil && c.revision == revision {
@@ -128,7 +127,8 @@ func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWeb
 	}
 	if h.criteria, h.broken = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, w.NamespaceSelector,
 		w.ObjectSelector); h.broken != nil {
-		// It was refused when it was written, by servers that know how: nothing is let by.
+		// Validation refuses such a configuration. If one is stored nevertheless, the webhook fails for everything that
+		// its rules match.
 		h.criteria, _ = match.New(match.Unnamed(w.Rules), nil, w.MatchPolicy, nil, nil)
 		return h
 	}
@@ -137,14 +137,14 @@ func newHook(configuration string, i int, w *admissionregistrationv1.MutatingWeb
 	return h
 }
 
-// asked is a webhook that a write concerns, and how it sees the write.
+// asked is a webhook that matches a write, and the write in the form for it.
 type asked struct {
 	*hook
 	version api.Version
 	seen    *admission.VersionedAttributes
 }
 
-// concerns says whether a write is to be put to a webhook. An error answers the write.
+// concerns reports whether a write matches a webhook, by returning it or nil. An error fails the write.
 func (s *set) concerns(ctx context.Context, h *hook, a *api.Admission) (*asked, error) {
 	v, ok, err := h.criteria.Match(a, s.o.Objects)
 	if err != nil {
@@ -174,8 +174,7 @@ func (s *set) concerns(ctx context.Context, h *hook, a *api.Admission) (*asked, 
 	return &asked{h, v, seen}, nil
 }
 
-// failed says what becomes of a write about which a webhook could not be asked; nil:
-// it goes on.
+// failed returns the error for a write whose webhook call failed; nil if the failure policy is to ignore it.
 func (s *set) failed(ctx context.Context, h *hook, a *api.Admission, kind string, round, index int, err error) error {
 	if ctx.Err() != nil && context.Cause(ctx) == context.Canceled {
 		return apierrors.NewTimeoutError(

@@ -8,10 +8,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// CBOR is for clients that ask for it. It carries what JSON carries, so it is made of that, and
-// read into it.
+// This file handles CBOR, for clients that ask for it. It has the same data model as JSON, so it is converted from and
+// to JSON.
 
-// selfDescribed is the tag that an object in CBOR begins with, by which it is told apart.
+// selfDescribed is the tag at the start of CBOR, which distinguishes it from other encodings.
 const selfDescribed = "\xd9\xd9\xf7"
 
 // FromCBOR returns the JSON of an object in CBOR.

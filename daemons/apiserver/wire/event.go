@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 )
 
-// WatchContentType is the header of a stream of watch events.
+// WatchContentType returns the Content-Type of a stream of watch events.
 func (m Media) WatchContentType() string {
 	switch m.Format {
 	case Protobuf:
@@ -23,20 +23,20 @@ func (m Media) WatchContentType() string {
 	return m.ContentType()
 }
 
-// Events is what of a media type tells a stream's events from another's: they are neither indented nor compressed.
+// Events returns the part of a media type that matters for watch events. They are neither indented nor compressed.
 func (m Media) Events() Media {
 	m.Pretty, m.Codings = false, ""
 	return m
 }
 
-// plain is the media of a stream whose events are JSON first.
+// plain returns the media type with JSON as its format.
 func (m Media) plain() Media {
 	m.Format = JSON
 	return m
 }
 
-// AppendEvent appends a watch event about an entry. headings says whether a table
-// carries its columns: the first one of a stream does.
+// AppendEvent appends a watch event for an entry. headings includes the columns of a table, which only the first event
+// of a stream has.
 func (m Media) AppendEvent(
 	to []byte,
 	t watch.EventType,
@@ -87,8 +87,8 @@ func (m Media) AppendStatus(to []byte, status metav1.Status) ([]byte, error) {
 	return append(to, event...), nil
 }
 
-// AppendBookmark appends an event that says how far the watch has come. initial marks
-// the end of the objects that there were at its start.
+// AppendBookmark appends a bookmark event, with the revision that the watch has reached. initial marks the end of the
+// initial events.
 func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool) ([]byte, error) {
 	if m.Format == CBOR {
 		event, err := m.plain().AppendBookmark(nil, s, revision, initial)
@@ -106,7 +106,7 @@ func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool
 		gvk = m.partialKind(false)
 	}
 	if m.Format == Protobuf {
-		// Metadata is field 1 of every object: this is an empty one of any kind.
+		// Metadata is field 1 of every object, so this encodes an empty object of any kind.
 		raw, err := (&metav1.PartialObjectMetadata{ObjectMeta: meta}).Marshal()
 		if err != nil {
 			return to, err
@@ -128,7 +128,7 @@ func (m Media) AppendBookmark(to []byte, s Served, revision string, initial bool
 	return append(to, "}\n"...), nil
 }
 
-// appendFrame appends a protobuf watch event with its length before it.
+// appendFrame appends a protobuf watch event, preceded by its length.
 func appendFrame(to []byte, t watch.EventType, object []byte) ([]byte, error) {
 	event := metav1.WatchEvent{Type: string(t)}
 	event.Object.Raw = object

@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/api/header"
 )
 
-// worthZipping is the size from which an answer is compressed for those who accept it.
+// worthZipping is the size, in bytes, from which a response is compressed if the client accepts that.
 const worthZipping = 128 << 10
 
 var zippers = sync.Pool{New: func() any {
@@ -17,7 +17,7 @@ var zippers = sync.Pool{New: func() any {
 	return z
 }}
 
-// WriteDocument answers with what is encoded already and does not change with who asks.
+// WriteDocument writes an encoded document as the response. The document is the same for all clients.
 func WriteDocument(w http.ResponseWriter, r *http.Request, data []byte) error {
 	write := func(to io.Writer) error {
 		_, err := to.Write(data)
@@ -29,12 +29,12 @@ func WriteDocument(w http.ResponseWriter, r *http.Request, data []byte) error {
 	return write(w)
 }
 
-// zips says whether an answer of a size is compressed for a client that takes some codings.
+// zips reports whether a response of a size is compressed for a client with that Accept-Encoding.
 func zips(size int, codings string) bool {
 	return size > worthZipping && header.Accepts(codings, "gzip")
 }
 
-// zipped answers with what write writes, compressed.
+// zipped writes the output of write, compressed, as the response.
 func zipped(w http.ResponseWriter, write func(io.Writer) error) error {
 	w.Header().Set("Content-Encoding", "gzip")
 	w.Header().Add("Vary", "Accept-Encoding")
@@ -42,7 +42,7 @@ func zipped(w http.ResponseWriter, write func(io.Writer) error) error {
 	defer zippers.Put(z)
 	z.Reset(w)
 	if err := write(z); err != nil {
-		w.Header().Del("Content-Encoding") // if nothing has been sent yet, what is wrong is
+		w.Header().Del("Content-Encoding") // if nothing was sent yet, the error response is not compressed
 		return err
 	}
 	return z.Close()

@@ -14,14 +14,14 @@ import (
 	"clusterctl/daemons/apiserver/cache"
 )
 
-// List is a page of a list: which objects, and what its metadata says.
+// List is a page of a list: its objects and its metadata.
 type List struct {
 	Meta    metav1.ListMeta
 	Entries []*cache.Entry
-	Rows    metav1.IncludeObjectPolicy // what a table's rows carry
+	Rows    metav1.IncludeObjectPolicy // how much of each object the rows of a table include
 }
 
-// WriteList answers with a list, streamed from the entries' bytes.
+// WriteList answers with a list. It streams the entries' encoded bytes.
 func (m Media) WriteList(w http.ResponseWriter, s Served, l List) error {
 	if m.Format == Protobuf && m.As == "" && !s.HasProtobuf() {
 		m.Format = JSON
@@ -40,10 +40,10 @@ func (m Media) WriteList(w http.ResponseWriter, s Served, l List) error {
 	return zipped(w, func(z io.Writer) error { return m.stream(z, s, l) })
 }
 
-// chunk is how much of a list is gathered before it is written.
+// chunk is how many bytes of a list are buffered before they are written.
 const chunk = 32 << 10
 
-// chunks are shared: lists come one after the other.
+// chunks is a pool of buffers for lists.
 var chunks = sync.Pool{New: func() any {
 	buf := make([]byte, 0, chunk+chunk/4)
 	return &buf
@@ -64,7 +64,7 @@ func (m Media) stream(out io.Writer, s Served, l List) error {
 	pooled := chunks.Get().(*[]byte)
 	defer chunks.Put(pooled)
 	full := func(buf []byte) ([]byte, error) {
-		if cap(buf) <= 4*chunk { // one large object does not stay
+		if cap(buf) <= 4*chunk { // keep no buffer that grew for one large object
 			*pooled = buf[:0]
 		}
 		if len(buf) < chunk {
@@ -87,7 +87,8 @@ func (m Media) stream(out io.Writer, s Served, l List) error {
 	return err
 }
 
-// appendJSON appends a list to buf, which is given to full whenever it may be written.
+// appendJSON appends a list to buf. It calls full after each object; full may write the buffer, and returns the one to
+// continue with.
 func (m Media) appendJSON(buf []byte, full func([]byte) ([]byte, error), s Served, l List) ([]byte, error) {
 	gvk := s.ListKind()
 	if m.As == "Table" {
@@ -133,8 +134,8 @@ func (m Media) appendProtobuf(buf []byte, full func([]byte) ([]byte, error), s S
 	if err != nil {
 		return buf, fmt.Errorf("encode a list's metadata: %w", err)
 	}
-	// The envelope says first how long everything is. The messages are held on to
-	// meanwhile; they are the cache's own.
+	// The envelope begins with the total length, so all messages are needed first. The cache owns them; only references
+	// are collected here.
 	size := fieldSize(len(head))
 	items := make([][]byte, len(l.Entries))
 	for i, e := range l.Entries {
@@ -161,7 +162,7 @@ func (m Media) appendProtobuf(buf []byte, full func([]byte) ([]byte, error), s S
 func (s Served) ListKind() schema.GroupVersionKind {
 	gvk := s.Version()
 	gvk.Kind += "List"
-	if s.Untyped != nil { // a definition names its lists
+	if s.Untyped != nil { // a CustomResourceDefinition names its list kind
 		gvk.Kind = s.NewList().GetObjectKind().GroupVersionKind().Kind
 	}
 	return gvk

@@ -1,6 +1,5 @@
-// Package wire is how objects look on the wire: which media type a client gets, and
-// the bytes of objects, lists, tables and watch events in it. It works from the
-// cache's encoded entries and decides nothing about who may have what.
+// Package wire defines how objects appear on the wire. It negotiates media types, and encodes objects, lists, tables
+// and watch events from the cache's encoded entries. It makes no decisions about access.
 package wire
 
 import (
@@ -22,7 +21,7 @@ import (
 // Format is an encoding.
 type Format int
 
-// Formats.
+// The formats.
 const (
 	JSON Format = iota
 	YAML
@@ -30,16 +29,16 @@ const (
 	CBOR
 )
 
-// Media is what a client gets: an encoding and a shape.
+// Media is the form of a response: an encoding and a shape.
 type Media struct {
 	Format  Format
 	As      string // "", Table, PartialObjectMetadata or PartialObjectMetadataList
-	Version string // of the meta.k8s.io shape: v1 or v1beta1
+	Version string // version of the meta.k8s.io shape: v1 or v1beta1
 	Pretty  bool
-	Codings string // what may be done to the answer's bytes, as the client says it: its Accept-Encoding
+	Codings string // the client's Accept-Encoding
 }
 
-// types are the content types by format.
+// types are the content types, by format.
 var types = [...]string{
 	runtime.ContentTypeJSON,
 	runtime.ContentTypeYAML,
@@ -47,12 +46,11 @@ var types = [...]string{
 	runtime.ContentTypeCBOR,
 }
 
-// ContentType is the answer's header.
+// ContentType returns the Content-Type of a response.
 func (m Media) ContentType() string { return types[m.Format] }
 
-// Negotiate finds the media type of the Accept header that the client likes best of those that can be sent. Whole
-// objects of kinds without a protobuf form cannot be sent in it, and what is answered and has no columns not as a
-// table.
+// Negotiate returns the media type of the Accept header that the client prefers and that can be sent. protobuf reports
+// whether whole objects of the kind have a protobuf form, and tables whether the response can be a table.
 func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
 	m := Media{Pretty: wantsPretty(r), Codings: header.Joined(r.Header, "Accept-Encoding")}
 	accept := header.Joined(r.Header, "Accept")
@@ -85,11 +83,11 @@ func Negotiate(r *http.Request, protobuf, tables bool) (Media, error) {
 	return m, notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
 }
 
-// wantsPretty says whether somebody reads the answer: the client says so, or is one that people use.
+// wantsPretty reports whether JSON is indented, because the client asks for that or is usually read by people.
 func wantsPretty(r *http.Request) bool {
 	if strings.Contains(r.URL.RawQuery, "pretty") {
 		if asked := r.URL.Query().Get("pretty"); asked != "" {
-			pretty, _ := strconv.ParseBool(asked) // what says neither is no wish
+			pretty, _ := strconv.ParseBool(asked) // other values count as false
 			return pretty
 		}
 	}
@@ -98,15 +96,15 @@ func wantsPretty(r *http.Request) bool {
 		strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// liked is a media type of a header, and how much it is liked.
+// liked is a media type of a header, with its quality value.
 type liked struct {
 	kind   string
 	params map[string]string
 	much   float64
 }
 
-// likes reads a header whose order is not what the client wants: what it likes more comes first, and what it names
-// before what it only lets through.
+// likes parses a header with quality values or wildcards. Media types with a higher quality come first, and those
+// without wildcards before those with them.
 func likes(accept string) []liked {
 	var list []liked
 	for clause := range strings.SplitSeq(accept, ",") {
@@ -126,8 +124,8 @@ func likes(accept string) []liked {
 	return list
 }
 
-// Streamed says what is wrong with a media type for watches, of which there is none whose documents do not
-// tell where they end.
+// Streamed returns an error if a media type cannot be used for watches. YAML cannot, because its documents do not mark
+// their end.
 func (m Media) Streamed() error {
 	if m.Format != YAML {
 		return nil
@@ -140,7 +138,7 @@ func (m Media) Streamed() error {
 	return notAcceptable("only the following media types are accepted: " + strings.Join(offered, ", "))
 }
 
-// mediaType reads one of a header's media types. Those that clients send all the time need no reading.
+// mediaType parses one media type of a header. Common ones need no parsing.
 func mediaType(text string) (kind string, params map[string]string, ok bool) {
 	for _, known := range types {
 		if text == known {

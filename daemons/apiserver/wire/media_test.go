@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// S11: a client gets what it likes best of what there is, and is told what there is where it likes none.
+// A client gets the available media type that it prefers. If it accepts none, the error lists those that are available.
+// Proves S11.
 func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	for accept, want := range map[string]string{

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/apiserver/objectjson"
 )
 
-// partialKind is the shape that only metadata takes.
+// partialKind returns the kind of the shape with only metadata.
 func (m Media) partialKind(list bool) schema.GroupVersionKind {
 	kind := "PartialObjectMetadata"
 	if list {
@@ -28,8 +28,8 @@ func (m Media) partialKind(list bool) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: metav1.GroupName, Version: m.Version, Kind: kind}
 }
 
-// AppendEntry appends one object as the client wants it. rows says how much of the
-// object a table's rows carry.
+// AppendEntry appends one object in the form of the response. rows is how much of the object the rows of a table
+// include.
 func (m Media) AppendEntry(
 	to []byte,
 	s Served,
@@ -87,11 +87,10 @@ func (m Media) WriteEntry(
 
 var answers = sync.Pool{New: func() any { return new([]byte) }}
 
-// mostKept is how large a buffer is kept for the next answer.
+// mostKept is the largest buffer, in bytes, that is kept for later responses.
 const mostKept = 64 << 10
 
-// WriteObject answers with an object that is not in the cache. A shape other than
-// the object's own is not made of it.
+// WriteObject answers with an object that is not in the cache. It does not support tables or partial metadata.
 func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	if m.Format == Protobuf {
@@ -107,8 +106,7 @@ func (m Media) WriteObject(w http.ResponseWriter, code int, gvk schema.GroupVers
 	return m.send(w, code, data)
 }
 
-// WriteRow answers with an object that is not in the cache, or with its one row where
-// a table is asked for.
+// WriteRow answers with an object that is not in the cache, or with its row if the client asks for a table.
 func (m Media) WriteRow(
 	w http.ResponseWriter,
 	code int,
@@ -136,7 +134,7 @@ func (m Media) WriteRow(
 	return m.send(w, code, data)
 }
 
-// writePartial answers with the metadata of an object, or of those of a list, that are not in the cache.
+// writePartial answers with the metadata of an object, or of the objects of a list, that is not in the cache.
 func (m Media) writePartial(w http.ResponseWriter, code int, obj runtime.Object) error {
 	only := func(o metav1.Object) (p metav1.PartialObjectMetadata) {
 		p.ObjectMeta = metav1.ObjectMeta{
@@ -166,7 +164,7 @@ func (m Media) writePartial(w http.ResponseWriter, code int, obj runtime.Object)
 	return m.WriteObject(w, code, m.partialKind(true), list)
 }
 
-// send writes finished JSON or protobuf in the format asked for.
+// send writes finished JSON or protobuf, after converting JSON to the requested format.
 func (m Media) send(w http.ResponseWriter, code int, data []byte) error {
 	switch {
 	case m.Format == YAML:

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Protobuf objects travel in an envelope: four bytes, then a runtime.Unknown with the
-// kind (field 1), the message (2), and two empty strings (3 and 4).
+// These are parts of the envelope of protobuf objects: four bytes, then a runtime.Unknown with the kind (field 1), the
+// message (2), and two empty strings (3 and 4).
 const (
 	magic  = "k8s\x00"
 	inner1 = 0x0a // field 1, bytes
@@ -18,11 +18,11 @@ const (
 	trail  = "\x1a\x00\x22\x00"
 )
 
-// appendHead appends the envelope up to where a message of size bytes begins.
+// appendHead appends the part of the envelope that precedes a message of size bytes.
 func appendHead(to []byte, gvk schema.GroupVersionKind, size int) []byte {
 	meta := runtime.TypeMeta{}
 	meta.APIVersion, meta.Kind = gvk.ToAPIVersionAndKind()
-	kind, _ := meta.Marshal() // fails only for lack of room, which it makes itself
+	kind, _ := meta.Marshal() // fails only for a buffer that is too small, and Marshal allocates it
 	to = append(to, magic...)
 	to = append(to, inner1)
 	to = binary.AppendUvarint(to, uint64(len(kind)))
@@ -31,15 +31,15 @@ func appendHead(to []byte, gvk schema.GroupVersionKind, size int) []byte {
 	return binary.AppendUvarint(to, uint64(size))
 }
 
-// appendEnvelope appends a message in its envelope.
+// appendEnvelope appends a message with its envelope.
 func appendEnvelope(to []byte, gvk schema.GroupVersionKind, raw []byte) []byte {
 	to = appendHead(to, gvk, len(raw))
 	to = append(to, raw...)
 	return append(to, trail...)
 }
 
-// Open returns what an envelope says of its message, after the four bytes, and the message, which shares the
-// envelope's.
+// Open parses an envelope without its first four bytes. It returns the type of the message and the message, which
+// shares the envelope's memory.
 func Open(envelope []byte) (is runtime.TypeMeta, message []byte, err error) {
 	for len(envelope) > 0 {
 		field, kind, size := protowire.ConsumeTag(envelope)
@@ -72,7 +72,7 @@ func Open(envelope []byte) (is runtime.TypeMeta, message []byte, err error) {
 	return is, message, nil
 }
 
-// fieldSize is what a message costs as a field of another.
+// fieldSize returns the size, in bytes, of a field with n bytes, including tag and length.
 func fieldSize(n int) int {
 	size := 1 + n
 	for v := uint64(n); ; v >>= 7 {

@@ -12,10 +12,10 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Served is a kind as it is served under one group version: its own, or an alias.
+// Served is a kind as served in one group version: its own, or that of an alias.
 type Served struct {
 	*kinds.Kind
-	Alias *kinds.Alias // nil: the kind's own group version
+	Alias *kinds.Alias // nil for the kind's own group version
 }
 
 // Version returns the group, version and kind that clients see.
@@ -43,7 +43,7 @@ func (s Served) Empty() runtime.Object {
 	return s.New()
 }
 
-// Hub turns what a client sent into the stored version.
+// Hub converts an object that a client sent to the stored version.
 func (s Served) Hub(obj runtime.Object) (runtime.Object, error) {
 	if s.Alias == nil {
 		return obj, nil
@@ -56,7 +56,7 @@ func (s Served) Hub(obj runtime.Object) (runtime.Object, error) {
 	return hub, nil
 }
 
-// View turns a stored object into what the client sees.
+// View converts a stored object to the version that clients see.
 func (s Served) View(hub runtime.Object) (runtime.Object, error) {
 	if s.Alias == nil {
 		return hub, nil
@@ -69,7 +69,7 @@ func (s Served) View(hub runtime.Object) (runtime.Object, error) {
 	return obj, nil
 }
 
-// Read returns the object of an entry as the client sees it.
+// Read returns an entry's object in the version that clients see.
 func (s Served) Read(e *cache.Entry) (runtime.Object, error) {
 	hub, err := e.Object()
 	if err != nil {
@@ -78,7 +78,7 @@ func (s Served) Read(e *cache.Entry) (runtime.Object, error) {
 	return s.View(hub)
 }
 
-// AppendJSON appends an entry as clients see it.
+// AppendJSON appends an entry's JSON in the version that clients see.
 func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 	if s.Alias == nil {
 		return e.AppendJSON(to), nil
@@ -90,7 +90,7 @@ func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 		}
 		return objectjson.Append(nil, obj)
 	}
-	if s.Alias != &s.Aliases[0] { // one is shared; kinds with more are rare
+	if s.Alias != &s.Aliases[0] { // only the first alias is cached; kinds with more are rare
 		data, err := view(e)
 		return append(to, data...), err
 	}
@@ -98,7 +98,7 @@ func (s Served) AppendJSON(to []byte, e *cache.Entry) ([]byte, error) {
 	return append(to, data...), err
 }
 
-// marshaller is what types with a protobuf form have.
+// marshaller is implemented by types with a protobuf form.
 type marshaller interface{ Marshal() ([]byte, error) }
 
 // raw returns the entry's protobuf message, without the envelope.
@@ -151,7 +151,7 @@ func Raw(obj runtime.Object) ([]byte, error) {
 	return m.Marshal()
 }
 
-// HasProtobuf says whether the served version has a protobuf form.
+// HasProtobuf reports whether the served version has a protobuf form.
 func (s Served) HasProtobuf() bool {
 	_, ok := s.Empty().(marshaller)
 	return ok

@@ -33,7 +33,7 @@ func columns(s Served) []metav1.TableColumnDefinition {
 	return append(list, s.Columns...)
 }
 
-// appendTableHead appends a table up to and with the bracket that opens its rows.
+// appendTableHead appends a table up to the bracket that opens its rows.
 func (m Media) appendTableHead(to []byte, s Served, revision, next string, remaining *int64, headings bool) []byte {
 	list := metav1.ListMeta{ResourceVersion: revision, Continue: next, RemainingItemCount: remaining}
 	to = append(to, `{"kind":"Table","apiVersion":"meta.k8s.io/`...)
@@ -49,7 +49,7 @@ func (m Media) appendTableHead(to []byte, s Served, revision, next string, remai
 	return append(to, `,"rows":[`...)
 }
 
-// appendRow appends an object's row. Cells hold ages, so they are made each time.
+// appendRow appends an object's row. Its cells include ages, so it is made each time.
 func appendRow(to []byte, m Media, s Served, e *cache.Entry, rows metav1.IncludeObjectPolicy) ([]byte, error) {
 	obj, err := e.Object()
 	if err != nil {
@@ -77,7 +77,7 @@ func appendRow(to []byte, m Media, s Served, e *cache.Entry, rows metav1.Include
 	return append(to, '}'), err
 }
 
-// appendValue appends the JSON of a value that always has one.
+// appendValue appends the JSON of a value that can always be encoded.
 func appendValue(to []byte, v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 
 // Upstream's defaults.
 const (
-	remembered   = 4096             // of each sort; who has been silent for longest is forgotten
-	fewSimilar   = 10               // from this one on, events that differ in their message are one
-	similarFor   = 10 * time.Minute // since the last
-	burst        = 25               // of a source about an object
+	remembered   = 4096             // entries in each cache; the least recently used ones are removed
+	fewSimilar   = 10               // from this number on, events that differ only in their message are combined
+	similarFor   = 10 * time.Minute // since the last similar event
+	burst        = 25               // events of a source about an object
 	refillPerSec = 1. / 300.
 )
 
-// correlator says what becomes of events. It knows those of before by hashes: with all that is the same in them,
-// thousands of objects took megabytes.
+// correlator decides what to write for each event. It records earlier events by their hashes: the full keys of
+// thousands of objects would need megabytes.
 type correlator struct {
 	clock   clock.Clock
 	seed    maphash.Seed
 	similar *lru.Cache // lookalikes by similarity
-	seen    *lru.Cache // occurrence by similarity and message
-	budgets *lru.Cache // of talker
+	seen    *lru.Cache // occurrence by identity
+	budgets *lru.Cache // budget by talker
 }
 
 func newCorrelator(c clock.Clock) *correlator {
@@ -42,41 +42,41 @@ func newCorrelator(c clock.Clock) *correlator {
 	}
 }
 
-// talker is who tells something about whom, warnings or else.
+// talker identifies the source, the type and the object of events.
 type talker struct {
 	component, host, of               string
 	kind, namespace, name, apiVersion string
 	uid                               types.UID
 }
 
-// similarity is what events have in common that differ in their message alone.
+// similarity identifies events that differ only in their message.
 type similarity struct {
 	talker
 	reason, controller, instance string
 }
 
-// identity is what events have in common that are the same; without a message it is that of all similar ones.
+// identity identifies equal events. If combined, it identifies all similar ones, without a message.
 type identity struct {
 	similarity
 	field, message string
 	combined       bool
 }
 
-// lookalikes are similar events.
+// lookalikes records similar events.
 type lookalikes struct {
-	messages []uint64 // their hashes, fewer than fewSimilar, each once
+	messages []uint64 // distinct hashes, fewer than fewSimilar
 	last     time.Time
 }
 
-// occurrence is an event that was there before.
+// occurrence records an event that was written before.
 type occurrence struct {
 	count int32
 	first metav1.Time
 	name  string
 }
 
-// event returns what is to be written of an event, and whether it is there already and only its count has changed. It
-// returns false where nothing is to be written. What it was given stays as it is.
+// event returns the event to write. again reports that it was written before, and only its count changes. written is
+// false if nothing has to be written. told stays unchanged.
 func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written bool) {
 	about := told.InvolvedObject
 	from := talker{
@@ -123,7 +123,7 @@ func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written 
 			Reason:         told.Reason,
 			Source:         told.Source,
 		}
-		if told.Action != "" { // which upstream's recorder, whose way of combining this is, has never said
+		if told.Action != "" { // upstream's older recorder sets no action
 			e.EventTime, e.Action, e.ReportingController, e.ReportingInstance = told.EventTime, told.Action,
 				told.ReportingController, told.ReportingInstance
 		}
@@ -132,7 +132,7 @@ func (c *correlator) event(told *corev1.Event) (_ *corev1.Event, again, written 
 	return &e, again, true
 }
 
-// combine says whether there are so many similar events that they become one.
+// combine reports whether there are so many similar events that they must be combined.
 func (c *correlator) combine(alike similarity, message string, now time.Time) bool {
 	var of *lookalikes
 	key := maphash.Comparable(c.seed, alike)
@@ -155,13 +155,13 @@ func (c *correlator) combine(alike similarity, message string, now time.Time) bo
 	return false
 }
 
-// budget is what a source may still write about an object, as of a time.
+// budget is the number of events that a source may still write about an object.
 type budget struct {
 	tokens float64
 	at     time.Time
 }
 
-// affords says whether a source may write about an object once more.
+// affords reports whether a source may write another event about an object.
 func (c *correlator) affords(who talker) bool {
 	now := c.clock.Now()
 	key := maphash.Comparable(c.seed, who)

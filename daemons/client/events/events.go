@@ -1,7 +1,7 @@
-// Package events writes what daemons tell about objects into the API, as upstream's recorder does: an event that comes
-// again is counted in the one that is there, many that differ in their message alone become one, and what is told about
-// one object beyond a burst is not written. It decides that before it makes anything of an event: a Deployment of a
-// thousand pods is told of a thousand times, and written of 25 times.
+// Package events writes daemons' events about objects to the API, as upstream's recorder does. A repeated event
+// increases the count of the existing one. Many events that differ only in their message are combined. Events about one
+// object beyond a burst are dropped. These decisions are made before anything is allocated for an event: a Deployment
+// of a thousand pods causes a thousand events, of which 25 are written.
 package events
 
 import (
@@ -26,21 +26,21 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// One that cannot be written is tried so many times, with so much time between.
+// Number of attempts to write an event, and the pause between them.
 const (
 	tries = 12
 	pause = 10 * time.Second
-	// writeTime limits one attempt. A request that the API server never answers blocks its lane for this long.
+	// writeTime limits one attempt. A request that the API server never answers blocks its lane for this time.
 	writeTime = 30 * time.Second
 )
 
 const (
-	lanes = 8   // events that are written at once; the store syncs those of one moment together
-	most  = 256 // events that wait to be written, beside those that the broadcaster keeps
+	lanes = 8   // events written at once; the store syncs concurrent writes together
+	most  = 256 // events that wait to be written, besides the broadcaster's own queue
 )
 
-// NewBroadcaster returns what recorders are made of, whose events are written through the client until ctx ends or it
-// is shut down.
+// NewBroadcaster returns a broadcaster for recorders. It writes their events with client until ctx ends or it is shut
+// down.
 func NewBroadcaster(ctx context.Context, client kubernetes.Interface) record.EventBroadcaster {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	w := newWriter(api{client}, pause)
@@ -48,13 +48,13 @@ func NewBroadcaster(ctx context.Context, client kubernetes.Interface) record.Eve
 	return b
 }
 
-// destination is what events are written to.
+// destination receives events.
 type destination interface {
 	Create(ctx context.Context, event *corev1.Event) (*corev1.Event, error)
 	Patch(ctx context.Context, event *corev1.Event, data []byte) (*corev1.Event, error)
 }
 
-// api writes events by a client.
+// api writes events with a client.
 type api struct{ client kubernetes.Interface }
 
 func (a api) Create(ctx context.Context, e *corev1.Event) (*corev1.Event, error) {
@@ -66,24 +66,25 @@ func (a api) Patch(ctx context.Context, e *corev1.Event, data []byte) (*corev1.E
 		metav1.PatchOptions{})
 }
 
-// writer writes events: those about one object one after the other, for a later one may be counted in an earlier.
+// writer writes events. Those about one object are written one after another, since a later one may increase the count
+// of an earlier one.
 type writer struct {
 	to        destination
 	correlate *correlator
 	pause     time.Duration
 	seed      maphash.Seed
-	room      chan struct{} // has a place for each event that waits or is being written
+	room      chan struct{} // a semaphore for events that wait or are being written
 	lanes     [lanes]lane
 }
 
-// lane is events that are written one after the other, by a goroutine that lives while there are some.
+// lane holds events that are written one after another. Its goroutine runs while there are any.
 type lane struct {
 	mu      sync.Mutex
 	waiting []entry
 	busy    bool
 }
 
-// entry is an event as it is to be written; again when one is there that counts it.
+// entry is an event to write. again means that an existing event's count is updated.
 type entry struct {
 	*corev1.Event
 	again bool
@@ -99,7 +100,8 @@ func newWriter(to destination, pause time.Duration) *writer {
 	}
 }
 
-// tell has an event written, if it is to be. It waits while too many are under way. One caller at a time.
+// tell queues an event to be written, unless it is dropped. It blocks while too many are waiting. Only one goroutine
+// may call it at a time.
 func (w *writer) tell(ctx context.Context, told *corev1.Event) {
 	e, again, written := w.correlate.event(told)
 	if !written {
@@ -122,7 +124,7 @@ func (w *writer) tell(ctx context.Context, told *corev1.Event) {
 	}
 }
 
-// drain writes what waits in a lane.
+// drain writes the events of a lane.
 func (w *writer) drain(ctx context.Context, l *lane) {
 	for {
 		l.mu.Lock()
@@ -142,9 +144,10 @@ func (w *writer) drain(ctx context.Context, l *lane) {
 	}
 }
 
-// write writes one event, again and again while nobody answers.
+// write writes one event. It repeats the attempt if the server does not answer.
 func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
-	pause := time.Duration(rand.Float64() * float64(w.pause)) // not all daemons at once when the API server comes back
+	// random, so that daemons do not all write at once when the API server recovers
+	pause := time.Duration(rand.Float64() * float64(w.pause))
 	for try := 1; ; try++ {
 		err := w.put(ctx, e, again)
 		if err == nil {
@@ -172,7 +175,7 @@ func (w *writer) write(ctx context.Context, e *corev1.Event, again bool) {
 	}
 }
 
-// put writes an event, or its count into the one that is there, unless that has run out.
+// put creates an event, or updates the count of the existing one. If that has expired, it creates the event again.
 func (w *writer) put(ctx context.Context, e *corev1.Event, again bool) error {
 	// Write the last events even after ctx ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
@@ -190,7 +193,7 @@ func (w *writer) put(ctx context.Context, e *corev1.Event, again bool) error {
 	return err
 }
 
-// counted is what changes in an event that comes again.
+// counted holds the fields that change in a repeated event.
 type counted struct {
 	Count         int32       `json:"count"`
 	LastTimestamp metav1.Time `json:"lastTimestamp"`

@@ -40,8 +40,8 @@ func told(now time.Time, about, reason, message string) *corev1.Event {
 	}
 }
 
-// TestEventsAreWrittenAsUpstreamWrites holds what is written to what client-go's correlator writes of the same events,
-// at any distance in time.
+// TestEventsAreWrittenAsUpstreamWrites compares what is written with the output of client-go's correlator for the same
+// events, with random pauses.
 func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -54,7 +54,8 @@ func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 			}
 			reason, message := "Few", fmt.Sprint(random.IntN(8))
 			if random.IntN(2) == 0 {
-				reason, message = "Many", fmt.Sprint(i) // of those seen before, upstream forgets any one, and ours none
+				// upstream forgets an arbitrary message of those seen before, and we forget none
+				reason, message = "Many", fmt.Sprint(i)
 			}
 			e := told(c.Now(), []string{"a", "b"}[random.IntN(2)], reason, message)
 			want, err := upstream.EventCorrelate(e.DeepCopy())
@@ -90,7 +91,7 @@ func TestEventsAreWrittenAsUpstreamWrites(t *testing.T) {
 	}
 }
 
-// compareEffect holds what our patch makes of an event to what upstream's makes of it.
+// compareEffect compares the result of our patch of an event with that of upstream's.
 func compareEffect(t *testing.T, e *corev1.Event, theirs []byte) {
 	t.Helper()
 	sink := &sink{}
@@ -112,7 +113,7 @@ func compareEffect(t *testing.T, e *corev1.Event, theirs []byte) {
 	}
 }
 
-// sink takes events, or answers with errors first.
+// sink records events. It returns the errors in errs first.
 type sink struct {
 	patch   []byte
 	created []*corev1.Event
@@ -215,7 +216,7 @@ func TestAnEventThatIsNotAnsweredIsGivenUp(t *testing.T) {
 	})
 }
 
-// finish returns when all that was told has been written.
+// finish returns when all queued events have been written.
 func (w *writer) finish() {
 	for range most {
 		w.room <- struct{}{}
@@ -225,7 +226,7 @@ func (w *writer) finish() {
 	}
 }
 
-// ordered notes in which order events are written, and how many at once; none is answered before open is closed.
+// ordered records the order of written events, and how many are written at once. Writes block until open is closed.
 type ordered struct {
 	mu        sync.Mutex
 	open      chan struct{}
@@ -252,11 +253,11 @@ func (o *ordered) Patch(context.Context, *corev1.Event, []byte) (*corev1.Event, 
 	panic("unexpected Patch: no event repeats")
 }
 
-// TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides has each write wait until as many are under way as may be.
+// TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides blocks each write until the maximum number of writes run.
 func TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides(t *testing.T) {
 	o := &ordered{open: make(chan struct{}), messages: map[string][]string{}}
 	w := newWriter(o, 0)
-	const objects, each = 100, 5 // with so many objects a lane without one comes once in 10^5 runs
+	const objects, each = 100, 5 // with so many objects, one in 10^5 runs has an empty lane
 	for i := range each {
 		for j := range objects {
 			w.tell(t.Context(), told(time.Now(), fmt.Sprint("pod-", j), "R", fmt.Sprint(i)))
@@ -276,11 +277,12 @@ func TestEventsAboutOneObjectAreWrittenInOrderAndOthersBesides(t *testing.T) {
 	}
 }
 
-// TestNoMoreEventsAreTakenThanThereIsRoomFor tells more than may wait while nothing is written.
+// TestNoMoreEventsAreTakenThanThereIsRoomFor records more events than may wait, while writes block.
 func TestNoMoreEventsAreTakenThanThereIsRoomFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		o := &ordered{open: make(chan struct{}), messages: map[string][]string{}, now: lanes + 1} // it is opened below
+		// open is closed below
+		o := &ordered{open: make(chan struct{}), messages: map[string][]string{}, now: lanes + 1}
 		w := newWriter(o, 0)
 		taken := 0
 		go func() {

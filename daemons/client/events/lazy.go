@@ -12,22 +12,21 @@ import (
 	"clusterctl/kube/scheme"
 )
 
-// Lazy is a recorder whose broadcaster is made by its first event. Most of a process's controllers never tell anything,
-// and a broadcaster has room for a thousand events.
+// Lazy is a recorder that creates its broadcaster with the first event. Most controllers of a process never record an
+// event, and a broadcaster has a buffer for a thousand.
 type Lazy struct {
 	make func() record.EventBroadcaster
 	from corev1.EventSource
 
 	mu          sync.Mutex
 	broadcaster record.EventBroadcaster
-	to          record.EventRecorder // nil until the first event, and after Shutdown where there was none
+	to          record.EventRecorder // nil until the first event; stays nil if Shutdown comes first
 	over        bool
 }
 
 var _ record.EventRecorder = (*Lazy)(nil)
 
-// NewLazy returns a recorder of a component, whose events are written through the client until ctx ends or it is shut
-// down.
+// NewLazy returns a recorder for a component. It writes events with client until ctx ends or it is shut down.
 func NewLazy(ctx context.Context, client kubernetes.Interface, component string) *Lazy {
 	return &Lazy{
 		from: corev1.EventSource{Component: component},
@@ -35,7 +34,7 @@ func NewLazy(ctx context.Context, client kubernetes.Interface, component string)
 	}
 }
 
-// recorder is what events go to, nil when they are not taken any more.
+// recorder returns the underlying recorder. It returns nil after Shutdown if there was none.
 func (l *Lazy) recorder() record.EventRecorder {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +71,7 @@ func (l *Lazy) AnnotatedEventf(
 	}
 }
 
-// Shutdown has no further events taken.
+// Shutdown stops the recorder. Later events are dropped.
 func (l *Lazy) Shutdown() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A recorder that tells nothing makes nothing; what it is told is written, from the first event on until it is shut
-// down.
+// A recorder without events creates nothing. Events are written from the first one until the shutdown.
 func TestALazyRecorderMakesItsBroadcasterWithTheFirstEvent(t *testing.T) {
 	clients := fake.NewClientset()
 	about := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "p"}}
@@ -44,5 +43,5 @@ func TestALazyRecorderMakesItsBroadcasterWithTheFirstEvent(t *testing.T) {
 		}
 	}
 	r.Shutdown()
-	r.Event(about, corev1.EventTypeNormal, "Late", "too late") // and nothing breaks
+	r.Event(about, corev1.EventTypeNormal, "Late", "too late") // has no effect
 }

@@ -15,23 +15,23 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Recorder tells of objects as upstream does in events.k8s.io: also what was being done, what else it is about, and
-// which process tells. A nil one tells nobody.
+// Recorder records events of events.k8s.io, as upstream does: with an action, a related object and the reporting
+// process. A nil Recorder drops all events.
 type Recorder struct {
 	to                   broadcaster
 	controller, instance string
-	vague                bool // the API takes no events with a precise time from one of such a name
+	vague                bool // the API rejects a precise time from a controller with this name
 }
 
-// broadcaster takes events without waiting: there may be too many.
+// broadcaster accepts events without blocking, and drops them if there are too many.
 type broadcaster interface {
 	ActionOrDrop(action watch.EventType, obj runtime.Object) (bool, error)
 }
 
-// longestWord is how long what an event says besides its message may be.
+// longestWord is the maximum length in bytes of an event's fields other than the message.
 const longestWord = 128
 
-// NewRecorder returns a recorder of a controller by its name, whose events go where those of the broadcaster go.
+// NewRecorder returns a recorder for a controller, which sends its events to the broadcaster.
 func NewRecorder(from record.EventBroadcaster, controller string) (*Recorder, error) {
 	to, ok := from.(broadcaster)
 	if !ok {
@@ -51,8 +51,8 @@ func NewRecorder(from record.EventBroadcaster, controller string) (*Recorder, er
 	}, nil
 }
 
-// Tell tells of an object; related is another one that it is about, or nil. kind is Normal or Warning, action what was
-// being done, and reason what came of it. Where too many events wait to be written, it is not written.
+// Tell records an event about an object. related is another object that it concerns, or nil. kind is Normal or Warning.
+// action is what was done, and reason the result. The event is dropped if too many are waiting.
 func (r *Recorder) Tell(about, related *corev1.ObjectReference, kind, reason, action, message string) {
 	if r == nil {
 		return
@@ -62,7 +62,7 @@ func (r *Recorder) Tell(about, related *corev1.ObjectReference, kind, reason, ac
 	if r.vague {
 		precise = metav1.MicroTime{}
 	}
-	_, _ = r.to.ActionOrDrop(watch.Added, &corev1.Event{ // of which the error is that it has been shut down
+	_, _ = r.to.ActionOrDrop(watch.Added, &corev1.Event{ // an error means that the broadcaster was shut down
 		ObjectMeta: metav1.ObjectMeta{
 			Name:      about.Name + "." + strconv.FormatInt(now.UnixNano(), 16),
 			Namespace: cmp.Or(about.Namespace, metav1.NamespaceDefault),

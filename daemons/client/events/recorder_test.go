@@ -63,7 +63,7 @@ func TestARecorderSaysWhatWasBeingDoneAndWhoTellsIt(t *testing.T) {
 	(*Recorder)(nil).Tell(about, nil, corev1.EventTypeNormal, "R", "A", "nobody hears it")
 }
 
-// What is said besides the message stays when similar events become one.
+// Combined events retain the action and the reporting instance.
 func TestCombinedEventsSayWhatWasBeingDone(t *testing.T) {
 	c := testclock.NewFakeClock(time.Unix(1_700_000_000, 0))
 	ours := newCorrelator(c)

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// window is how much of an answer the server may send ahead of who reads it, and connWindow of all of them
-	// together: what comes is put where it belongs at once, so that this bounds nothing but what is under way.
+	// window is how much of an answer the server may send before it is read, and connWindow the same for all answers
+	// together. Data is buffered per stream at once, so connWindow only bounds what is in transit.
 	window     = 1 << 20
 	connWindow = 1 << 30
-	// stuck is how long the server may take nothing of what is written.
+	// stuck is how long a write may block before the connection fails.
 	stuck = 30 * time.Second
-	// mostKept is how large buffers may be that are used again.
+	// mostKept is the maximum size in bytes of buffers that are reused.
 	mostKept = 64 << 10
-	// mostHeaders is how large the headers of an answer may be.
+	// mostHeaders is the maximum size in bytes of an answer's headers.
 	mostHeaders = 1 << 20
 	newest      = math.MaxInt32
 )
@@ -35,34 +35,34 @@ const (
 type conn struct {
 	t     *Transport
 	nc    net.Conn
-	heads heads // belongs to who holds the lock
+	heads heads // guarded by mu
 
-	// What follows belongs to the reader.
+	// The following fields belong to the reader goroutine.
 	decoder   *hpack.Decoder
 	fields    []hpack.HeaderField
-	fragments []byte // of a block of headers
-	ended     bool   // whether the answer ends with it
+	fragments []byte // of a header block
+	ended     bool   // whether the answer ends with the block
 	names     names
 
 	mu       sync.Mutex
-	out      []byte // what is to be written
-	spare    []byte // what was written before
+	out      []byte // buffered for writing
+	spare    []byte // the previous buffer, for reuse
 	flushing bool
-	deadline time.Time // of writing; belongs to who writes
-	next     uint32    // stream
+	deadline time.Time // for writing; belongs to the flushing goroutine
+	next     uint32    // id of the next stream
 	streams  map[uint32]*stream
-	going    bool  // no further requests
-	mute     error // why nothing can be written any more; what has come is still read
+	going    bool  // no further requests are accepted
+	mute     error // why nothing can be written any more; reading continues
 	failed   error
 	heard    time.Time
-	asked    time.Time   // whether the server is there; zero: it has answered
-	idle     time.Time   // since when nothing is asked
-	timer    *time.Timer // of what is to be looked after; nil: of nothing
+	asked    time.Time   // when a ping was sent; zero if it was answered
+	idle     time.Time   // since when there are no requests
+	timer    *time.Timer // for the next look; nil if there is nothing to check
 
-	room, initial int64 // what the server takes: on the connection, and of a new stream
+	room, initial int64 // send windows: of the connection, and of a new stream
 	maxFrame      int
-	most          uint32 // streams at once
-	owed          int    // of what has come, not given back to the connection's window
+	most          uint32 // maximum number of concurrent streams
+	owed          int    // received bytes that are not returned to the connection's window yet
 }
 
 func newConn(t *Transport, nc net.Conn) *conn {
@@ -77,7 +77,7 @@ func newConn(t *Transport, nc net.Conn) *conn {
 	return c
 }
 
-// greet sends the preface. The server's own is read with everything else.
+// greet sends the connection preface. The server's settings are read with the other frames.
 func (c *conn) greet() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,11 +120,11 @@ func (c *conn) hasRoom() bool {
 	return c.takes()
 }
 
-// takes says whether a further request may be made. The lock is held.
+// takes reports whether another request may be sent. The caller holds c.mu.
 func (c *conn) takes() bool { return !c.going && c.failed == nil && uint32(len(c.streams)) < c.most }
 
-// begin sends a request, or the beginning of one; it returns nil if the connection takes none any more. small is the
-// body, if that was read.
+// begin sends a request, or its start. It returns nil if the connection accepts no more requests. small is the body, if
+// that was read already.
 func (c *conn) begin(r *http.Request, body io.ReadCloser, small []byte) (*stream, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *conn) begin(r *http.Request, body io.ReadCloser, small []byte) (*stream
 	}
 	s := &stream{c: c, id: c.next, request: r, room: c.initial, change: make(chan struct{}, 1)}
 	if c.next += 2; c.next >= newest-2 {
-		c.going = true // the numbers are used up
+		c.going = true // stream ids are used up
 	}
 	c.streams[s.id] = s
 	c.headers(s.id, head, body == nil)
@@ -151,14 +151,14 @@ func (c *conn) begin(r *http.Request, body io.ReadCloser, small []byte) (*stream
 		go s.send(body, small)
 	}
 	if len(c.streams) == 1 && c.t.Silence > 0 {
-		c.heard, c.asked = time.Now(), time.Time{} // it owed nothing before
+		c.heard, c.asked = time.Now(), time.Time{} // it had nothing to send before
 		c.watch(c.t.Silence)
 	}
 	c.flush(len(c.streams) > 1)
 	return s, nil
 }
 
-// headers puts down a block of headers. The lock is held.
+// headers buffers a header block. The caller holds c.mu.
 func (c *conn) headers(id uint32, block []byte, last bool) {
 	kind, flags := http2.FrameHeaders, http2.Flags(0)
 	if last {
@@ -178,7 +178,7 @@ func (c *conn) headers(id uint32, block []byte, last bool) {
 	}
 }
 
-// data puts down a part of a request's body, for which there is room. The lock is held.
+// data buffers a part of a request's body that fits the send windows. The caller holds c.mu.
 func (c *conn) data(s *stream, part []byte, last bool) {
 	c.room -= int64(len(part))
 	s.room -= int64(len(part))
@@ -196,8 +196,8 @@ func (c *conn) data(s *stream, part []byte, last bool) {
 	}
 }
 
-// flush writes what there is, unless somebody is at it: who adds something leaves it to that one. The lock is held, and
-// let go while writing. together has others who are about to say something say it first.
+// flush writes the buffer, unless another goroutine is doing so. That goroutine also writes what is added meanwhile.
+// The caller holds c.mu, which is released during writes. together first lets other goroutines add to the buffer.
 func (c *conn) flush(together bool) {
 	if c.flushing || len(c.out) == 0 || c.failed != nil || c.mute != nil {
 		return
@@ -224,17 +224,17 @@ func (c *conn) flush(together bool) {
 	c.flushing = false
 }
 
-// lastWords is how long a server is listened to that nothing can be said to.
+// lastWords is how long to continue reading after writing has failed.
 const lastWords = time.Second
 
-// silence gives up writing. A server that closes a connection may have answered before. The lock is held.
+// silence gives up writing. A server that closes a connection may have sent answers before. The caller holds c.mu.
 func (c *conn) silence(why error) {
 	c.mute, c.going, c.out = why, true, nil
-	_ = c.nc.SetReadDeadline(time.Now().Add(lastWords)) // it fails only where reading does
+	_ = c.nc.SetReadDeadline(time.Now().Add(lastWords)) // it fails only if reading fails too
 }
 
 func (c *conn) write(buf []byte) error {
-	// To set a deadline costs as much as a small record: one serves for many.
+	// Setting a deadline costs as much as writing a small record, so set it for many writes.
 	if now := time.Now(); c.deadline.Sub(now) < stuck/2 {
 		c.deadline = now.Add(stuck)
 		if err := c.nc.SetWriteDeadline(c.deadline); err != nil {
@@ -245,7 +245,7 @@ func (c *conn) write(buf []byte) error {
 	return err
 }
 
-// watch has the connection looked after in a while, at the latest. The lock is held.
+// watch schedules the next look within a time. The caller holds c.mu.
 func (c *conn) watch(in time.Duration) {
 	if c.timer == nil {
 		c.timer = time.AfterFunc(in, c.look)
@@ -254,8 +254,7 @@ func (c *conn) watch(in time.Duration) {
 	c.timer.Reset(in)
 }
 
-// look asks a server that owes answers and says nothing whether it is there, and ends a connection on which nothing is
-// asked.
+// look pings a server that owes answers and sends nothing. It closes a connection that has been idle for too long.
 func (c *conn) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -287,7 +286,7 @@ func (c *conn) look() {
 	}
 }
 
-// fail ends the connection, and all streams on it. The lock is held.
+// fail closes the connection and ends all its streams. The caller holds c.mu.
 func (c *conn) fail(why error) {
 	if c.failed != nil {
 		return
@@ -296,22 +295,22 @@ func (c *conn) fail(why error) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	_ = c.nc.Close() // nothing more is to be said
+	_ = c.nc.Close() // nothing more has to be sent
 	lost := &Lost{why}
 	for _, s := range c.streams {
 		c.end(s, lost)
 	}
-	go c.t.forget(c) // whose lock is taken before this one
+	go c.t.forget(c) // in a goroutine, because the transport's lock must be taken before c.mu
 }
 
-// end ends a stream. The lock is held.
+// end ends a stream. The caller holds c.mu.
 func (c *conn) end(s *stream, why error) {
 	if c.streams[s.id] != s {
 		return
 	}
 	delete(c.streams, s.id)
 	if !s.sent && why == io.EOF && c.failed == nil {
-		c.reset(s.id, http2.ErrCodeNo) // it has answered, and does not want the rest
+		c.reset(s.id, http2.ErrCodeNo) // the server has answered and does not need the rest of the body
 	}
 	s.end(why)
 	if len(c.streams) > 0 || c.failed != nil {
@@ -326,7 +325,7 @@ func (c *conn) end(s *stream, why error) {
 	}
 }
 
-// retire ends a connection on which nothing is asked.
+// retire closes the connection if it is idle.
 func (c *conn) retire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -335,12 +334,12 @@ func (c *conn) retire() {
 	}
 }
 
-// Lost is the end of a connection before an answer was complete. Whether the server has carried the request out is not
-// known.
+// Lost means that a connection ended before an answer was complete. It is unknown whether the server carried out the
+// request.
 type Lost struct{ Why error }
 
-// Error says so in the words by which clients tell whether to ask again.
+// Error returns the text by which clients recognize that a request may be repeated.
 func (l *Lost) Error() string { return fmt.Sprintf("http2: client connection lost: %v", l.Why) }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (l *Lost) Unwrap() error { return l.Why }

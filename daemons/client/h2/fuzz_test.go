@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/client/h2"
 )
 
-// against sends a request to a server that says what it is given to say once it has been asked, and ends. The request
-// must end, too.
+// against sends a request to a server that sends says after it has received the request, and then closes the
+// connection. The request must end, too.
 func against(t *testing.T, body io.Reader, says []byte) (status int, text string, err error) {
 	t.Helper()
 	tr := &h2.Transport{
@@ -67,7 +67,7 @@ func against(t *testing.T, body io.Reader, says []byte) (status int, text string
 	return answer.StatusCode, string(read), err
 }
 
-// frames are what a server says.
+// frames holds the frames that a server sends.
 type frames struct {
 	*http2.Framer
 	text bytes.Buffer
@@ -97,9 +97,9 @@ func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		say    func(*frames)
-		status int // 0: the request fails
+		status int // 0 means that the request fails
 		text   string
-		broken bool // the body is
+		broken bool // the body is incomplete
 	}{
 		"nothing": {say: func(f *frames) {}},
 		"an answer": {say: func(f *frames) {
@@ -193,7 +193,7 @@ func TestAServerThatMisbehavesIsNotBelieved(t *testing.T) {
 	}
 }
 
-// FuzzServer has a server say anything.
+// FuzzServer tests answers with arbitrary bytes.
 func FuzzServer(f *testing.F) {
 	seed := newFrames()
 	_ = seed.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1})

@@ -22,7 +22,7 @@ import (
 	"clusterctl/daemons/client/h2"
 )
 
-// server is an HTTP/2 server, and a transport that reaches it.
+// server is an HTTP/2 server with a transport for it.
 type server struct {
 	*httptest.Server
 	*h2.Transport
@@ -61,7 +61,7 @@ func (s *server) do(
 	return (&http.Client{Transport: s.Transport}).Do(r)
 }
 
-// echo answers with what it was asked.
+// echo answers with the content of the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	w.Header().Set("Asked", fmt.Sprint(r.Method, " ", r.Host, " ", r.RequestURI, " ", r.ContentLength, " ", err))
@@ -72,7 +72,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// random is text that no compression helps with.
+// random returns text that cannot be compressed.
 func random(t testing.TB, n int) []byte {
 	t.Helper()
 	text := make([]byte, n)
@@ -82,10 +82,10 @@ func random(t testing.TB, n int) []byte {
 	return text
 }
 
-// unknown hides what a reader is, so that nobody knows its length.
+// unknown hides the type of a reader, so that its length is unknown.
 type unknown struct{ io.Reader }
 
-// TestRequestsAndAnswersAreThoseOfTheStandardLibrary asks the same of both.
+// TestRequestsAndAnswersAreThoseOfTheStandardLibrary sends the same requests with both transports.
 func TestRequestsAndAnswersAreThoseOfTheStandardLibrary(t *testing.T) {
 	s := serve(t, nil, echo)
 	large := random(t, 5<<20)
@@ -211,7 +211,7 @@ func TestAnAnswerThatIsReadSlowlyWaitsForItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Body.Close()
-	quick, err := s.do(t.Context(), "HEAD", "/", nil) // which is answered meanwhile
+	quick, err := s.do(t.Context(), "HEAD", "/", nil) // answered while the other request is running
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestAnAnswerThatIsReadSlowlyWaitsForItsReader(t *testing.T) {
 	}
 }
 
-// TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept: of a long answer no more is held than may be under way.
+// TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept checks that no more of a long answer is buffered than the window.
 func TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept(t *testing.T) {
 	const pieces, size = 1024, 64 << 10
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -256,7 +256,7 @@ func TestAReaderThatIsAlwaysBehindDoesNotHaveAllKept(t *testing.T) {
 	}
 }
 
-// TestWhoGivesARequestUpEndsItAtTheServer, whether its answer has begun or not.
+// TestWhoGivesARequestUpEndsItAtTheServer covers cancellation before and after the answer's start.
 func TestWhoGivesARequestUpEndsItAtTheServer(t *testing.T) {
 	ended, begun := make(chan struct{}), make(chan struct{}, 1)
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -326,7 +326,7 @@ func TestAServerThatDoesNotWantTheRestOfABodyIsHeard(t *testing.T) {
 	<-closed
 }
 
-// endless is a body without end.
+// endless is an endless body.
 type endless struct{ closed chan struct{} }
 
 func (e *endless) Read(p []byte) (int, error) { return len(p), nil }
@@ -424,8 +424,8 @@ func TestWhenTheConnectionEndsEveryoneIsTold(t *testing.T) {
 	}
 }
 
-// TestRequestsGoOnAtAServerThatEndsItsConnections as ours do when they are to stop: with a farewell, after which what
-// was begun is answered.
+// TestRequestsGoOnAtAServerThatEndsItsConnections covers a graceful shutdown: the server sends GOAWAY, and answers the
+// requests that it has started.
 func TestRequestsGoOnAtAServerThatEndsItsConnections(t *testing.T) {
 	var served atomic.Int32
 	s := serve(t, nil, func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// heads encodes what requests begin with. The server remembers the fields of one for the next, but for those that are
-// another's each time.
+// heads encodes the headers of requests. It lets the server index fields for later requests, except those that differ
+// each time.
 type heads struct {
 	block   bytes.Buffer
 	encoder *hpack.Encoder
@@ -25,19 +25,20 @@ func (h *heads) open() {
 	h.lower = names{}
 }
 
-// limit is how large a table the server keeps of what it remembers.
+// limit sets the size of the server's header table.
 func (h *heads) limit(size uint32) {
 	h.encoder.SetMaxDynamicTableSizeLimit(size)
 	h.encoder.SetMaxDynamicTableSize(min(size, 4096))
 }
 
-// Fields that are encoded by their place in the table that everybody has (RFC 7541, appendix A).
+// Indexes in the static table (RFC 7541, appendix A).
 const (
 	pathField   = 4
 	lengthField = 28
 )
 
-// of returns a request's block, which is good until the next. Nothing is remembered of a request that cannot be sent.
+// of returns the header block of a request, which is valid until the next call. A request that cannot be sent leaves no
+// trace in the table.
 func (h *heads) of(r *http.Request, hasBody bool) ([]byte, error) {
 	authority, path := r.Host, r.URL.RequestURI()
 	if authority == "" {
@@ -64,11 +65,11 @@ func (h *heads) of(r *http.Request, hasBody bool) ([]byte, error) {
 	for name, values := range r.Header {
 		switch name {
 		case "Host", "Connection", "Proxy-Connection", "Transfer-Encoding", "Upgrade", "Keep-Alive", "Content-Length":
-			continue // which the connection says, or the request itself
+			continue // these belong to the connection or follow from the request
 		case "User-Agent":
 			agent = true
 			if len(values) == 0 || values[0] == "" {
-				continue // it is not to be said
+				continue // an empty value suppresses the header
 			}
 		}
 		lower := h.lower.of(name, strings.ToLower)
@@ -88,10 +89,10 @@ func (h *heads) of(r *http.Request, hasBody bool) ([]byte, error) {
 	return h.block.Bytes(), nil
 }
 
-// names remembers how names of headers are written on the other side.
+// names caches the spelling of header names on the other side.
 type names map[string]string
 
-// mostNames is how many are remembered.
+// mostNames is the maximum number of cached names.
 const mostNames = 64
 
 func (n names) of(name string, write func(string) string) string {
@@ -106,18 +107,18 @@ func (n names) of(name string, write func(string) string) string {
 }
 
 func (h *heads) field(name, value string) {
-	// It fails only when its buffer does.
+	// Writing to a bytes.Buffer does not fail.
 	_ = h.encoder.WriteField(hpack.HeaderField{Name: name, Value: value})
 }
 
-// passing appends a field that is not to be remembered (RFC 7541, 6.2.2), by the place of its name.
+// passing appends a field that must not be indexed (RFC 7541, 6.2.2), with the static index of its name.
 func (h *heads) passing(name uint64, value string) {
 	h.number(0, 4, name)
 	h.number(0, 7, uint64(len(value)))
 	h.block.WriteString(value)
 }
 
-// number appends a number that begins in the last bits of a byte (RFC 7541, 5.1).
+// number appends an integer whose prefix is in the last bits of a byte (RFC 7541, 5.1).
 func (h *heads) number(first byte, bits int, n uint64) {
 	most := uint64(1)<<bits - 1
 	if n < most {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// read hands out what comes until the connection ends.
+// read dispatches incoming frames until the connection ends.
 func (c *conn) read() {
 	framer := http2.NewFramer(io.Discard, bufio.NewReaderSize(c.nc, 16<<10))
 	framer.SetMaxReadFrameSize(16 << 10)
@@ -38,7 +38,7 @@ func (c *conn) read() {
 	}
 }
 
-// on takes a frame. Whatever a server must not send ends the connection. The lock is held.
+// on handles a frame. Any protocol violation closes the connection. The caller holds c.mu.
 func (c *conn) on(f http2.Frame) error {
 	c.heard, c.asked = time.Now(), time.Time{}
 	var err error
@@ -75,7 +75,7 @@ func (c *conn) on(f http2.Frame) error {
 		return errors.New("the server pushes what nobody asked for")
 	}
 	if err == nil && len(c.out) > 0 && !c.flushing {
-		// Who reads does not write: a server that is not read from may not read.
+		// The reader must not write: a server whose output is not read may not read its input.
 		go func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *conn) on(f http2.Frame) error {
 	return err
 }
 
-// onHeaders takes the headers that an answer begins or ends with. Nobody may wait for it any more.
+// onHeaders handles the headers or trailers of an answer. Its stream may be gone already.
 func (c *conn) onHeaders(id uint32) error {
 	c.fields = c.fields[:0]
 	if _, err := c.decoder.Write(c.fragments); err != nil {
@@ -97,7 +97,7 @@ func (c *conn) onHeaders(id uint32) error {
 	s := c.streams[id]
 	switch {
 	case s == nil:
-	case s.response != nil: // these are trailers, which say nothing here
+	case s.response != nil: // trailers are ignored
 		if !c.ended {
 			c.abort(s, http2.ErrCodeProtocol, errors.New("the server sends headers within its answer"))
 			break
@@ -108,7 +108,7 @@ func (c *conn) onHeaders(id uint32) error {
 		switch {
 		case err != nil:
 			c.abort(s, http2.ErrCodeProtocol, err)
-		case response == nil: // more is to come
+		case response == nil: // an informational response; the final one follows
 		default:
 			s.response = response
 			if c.ended {
@@ -121,7 +121,7 @@ func (c *conn) onHeaders(id uint32) error {
 	return nil
 }
 
-// response makes an answer of its headers; nil for one that says that the answer is still to come.
+// response creates a response from its headers. It returns nil for an informational response.
 func (c *conn) response(s *stream) (*http.Response, error) {
 	if len(c.fields) == 0 || c.fields[0].Name != ":status" {
 		return nil, errors.New("the server's answer has no status")
@@ -213,19 +213,20 @@ func (c *conn) onData(f *http2.DataFrame) {
 	s.changed()
 }
 
-// onReset takes the end of an answer that is not complete.
+// onReset handles the reset of a stream.
 func (c *conn) onReset(f *http2.RSTStreamFrame) {
 	s := c.streams[f.StreamID]
 	switch {
 	case s == nil:
 	case f.ErrCode == http2.ErrCodeRefusedStream && s.response == nil:
-		c.end(s, errElsewhere) // it was not begun
+		c.end(s, errElsewhere) // the server did not process it
 	default:
 		c.end(s, http2.StreamError{StreamID: s.id, Code: f.ErrCode, Cause: errors.New("received from the server")})
 	}
 }
 
-// onGoAway takes the server's farewell: what it has not begun is done elsewhere, and the rest comes to its end.
+// onGoAway handles the server's GOAWAY frame. Requests that the server did not process are sent on another connection,
+// and the others continue.
 func (c *conn) onGoAway(f *http2.GoAwayFrame) {
 	c.going = true
 	for id, s := range c.streams {
@@ -286,7 +287,7 @@ func (c *conn) onWindowUpdate(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-// abort ends a stream, and puts down that the server is to know. The lock is held.
+// abort ends a stream and buffers a reset for the server. The caller holds c.mu.
 func (c *conn) abort(s *stream, code http2.ErrCode, why error) {
 	if c.streams[s.id] != s {
 		return

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// mostAtOnce is how large a request's body may be that is sent with its headers.
+// mostAtOnce is the maximum size in bytes of a request's body that is sent together with its headers.
 const mostAtOnce = 64 << 10
 
-// whole reads a body that lies in memory and is small; nil: it is sent as it comes.
+// whole returns a small body that is in memory already. It returns nil for others, which are sent as they are read.
 func whole(r *http.Request, body io.ReadCloser) ([]byte, error) {
 	if body == nil || r.GetBody == nil || r.ContentLength <= 0 || r.ContentLength > mostAtOnce {
 		return nil, nil
@@ -21,11 +21,11 @@ func whole(r *http.Request, body io.ReadCloser) ([]byte, error) {
 	if _, err := io.ReadFull(body, text); err != nil {
 		return nil, fmt.Errorf("read the request's body: %w", err)
 	}
-	_ = body.Close() // there is nothing left in it
+	_ = body.Close() // it was read completely
 	return text, nil
 }
 
-// send sends a request's body as there is room for it. What was read of it already is all of it.
+// send sends a request's body as the windows allow. If had is not nil, it is the rest of the body.
 func (s *stream) send(body io.ReadCloser, had []byte) {
 	defer body.Close()
 	if had != nil {
@@ -55,7 +55,7 @@ func (s *stream) send(body io.ReadCloser, had []byte) {
 	}
 }
 
-// give gives the request up.
+// give aborts the request.
 func (s *stream) give(why error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *stream) give(why error) {
 	s.c.flush(false)
 }
 
-// part sends a part of the body when there is room for it; false: nobody wants it any more.
+// part sends a part of the body when the windows allow. It returns false if the stream has ended.
 func (s *stream) part(part []byte, last bool) bool {
 	c := s.c
 	for {

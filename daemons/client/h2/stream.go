@@ -10,29 +10,29 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// stream is a request and its answer. What it has is guarded by its connection's lock.
+// stream is a request with its answer. Its fields are guarded by the connection's mu.
 type stream struct {
 	c       *conn
 	id      uint32
 	request *http.Request
-	change  chan struct{} // told of what happens to the answer
+	change  chan struct{} // receives a value when the answer changes
 
-	response *http.Response // nil: it has not begun
-	ended    error          // io.EOF when it is complete
-	text     []byte         // of the answer's body, from read on not read yet
+	response *http.Response // nil until the headers have arrived
+	ended    error          // io.EOF if the answer is complete
+	text     []byte         // received body; text[read:] is not read yet
 	read     int
-	expects  int64 // bytes of the body; less than 0: any number
+	expects  int64 // length of the body; negative if unknown
 	got      int64
-	ahead    int // of what has come, not given back to the stream's window
-	taken    int // of that, what has been read or never will be
+	ahead    int // received bytes that are not returned to the stream's window yet
+	taken    int // the part of ahead that was read or is discarded
 	stop     func() bool
 
-	sent    bool          // whether all of the request is
-	room    int64         // what the server takes of its body
-	sending chan struct{} // told that there is room again, or that nothing more is to be sent; nil: nobody is at it
+	sent    bool          // whether the request is sent completely
+	room    int64         // send window of the stream
+	sending chan struct{} // receives a value when the window grows or the stream ends; nil if no body is being sent
 }
 
-// changed tells who waits. The lock is held.
+// changed wakes the reader of the answer. The caller holds c.mu.
 func (s *stream) changed() {
 	select {
 	case s.change <- struct{}{}:
@@ -40,7 +40,7 @@ func (s *stream) changed() {
 	}
 }
 
-// mayGoOn tells who sends the request's body that there may be room. The lock is held.
+// mayGoOn wakes the sender of the body, since the windows may have grown. The caller holds c.mu.
 func (s *stream) mayGoOn() {
 	if s.sending == nil {
 		return
@@ -51,7 +51,7 @@ func (s *stream) mayGoOn() {
 	}
 }
 
-// end is called once, when the stream is no longer the connection's. The lock is held.
+// end is called once, when the stream is removed from the connection. The caller holds c.mu.
 func (s *stream) end(why error) {
 	s.ended = why
 	if s.stop != nil {
@@ -61,7 +61,7 @@ func (s *stream) end(why error) {
 	s.mayGoOn()
 }
 
-// answer waits for the answer's headers. From then on its body ends with the request's context.
+// answer waits for the answer's headers. From then on, the end of the request's context ends the body.
 func (s *stream) answer(ctx context.Context) (*http.Response, error) {
 	for {
 		select {
@@ -75,7 +75,7 @@ func (s *stream) answer(ctx context.Context) (*http.Response, error) {
 			s.stop = context.AfterFunc(ctx, func() { s.cancel(ctx.Err()) })
 		}
 		if len(s.text) > s.read || ended != nil {
-			s.changed() // the body is looked at next
+			s.changed() // wake the reader of the body
 		}
 		s.c.mu.Unlock()
 		if response != nil {
@@ -87,7 +87,7 @@ func (s *stream) answer(ctx context.Context) (*http.Response, error) {
 	}
 }
 
-// cancel ends the stream if it has not ended.
+// cancel aborts the stream if it has not ended.
 func (s *stream) cancel(why error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -95,24 +95,24 @@ func (s *stream) cancel(why error) {
 	s.c.flush(false)
 }
 
-// texts are buffers of bodies that have been read, of up to twice the window, which is what growing to one comes to: a
-// watch that is told of a large cluster would make such a one again and again. The collector of garbage takes those
-// that nobody uses again.
+// texts holds buffers of bodies, of up to twice the window, which is the size that appending may reach. A watch of a
+// large cluster would otherwise allocate such buffers again and again. Unused ones are garbage collected.
 var texts = sync.Pool{New: func() any { return new([]byte) }}
 
-// buffer keeps a part of the answer's body until it is read. The lock is held.
+// buffer appends a part of the answer's body. The caller holds c.mu.
 func (s *stream) buffer(part []byte) {
 	switch left := len(s.text) - s.read; {
 	case s.text == nil:
 		s.text = (*texts.Get().(*[]byte))[:0]
 	case left <= s.read:
-		// what has been read makes room: a reader that is always behind would have all of a long answer kept
+		// Reuse the part that was read. Otherwise a reader that is always behind would make the buffer hold all of a
+		// long answer.
 		s.text, s.read = s.text[:copy(s.text, s.text[s.read:])], 0
 	}
 	s.text = append(s.text, part...)
 }
 
-// release gives the buffer back. The lock is held.
+// release returns the buffer to the pool. The caller holds c.mu.
 func (s *stream) release() {
 	if text := s.text; cap(text) > 0 && cap(text) <= 2*window {
 		texts.Put(&text)
@@ -125,8 +125,8 @@ type body struct{ s *stream }
 
 var errClosed = errors.New("the answer's body has been closed")
 
-// Read returns what has come. A body that is not complete ends with io.ErrUnexpectedEOF, or with the error of the
-// request's context.
+// Read returns received data. An incomplete body ends with io.ErrUnexpectedEOF, or with the error of the request's
+// context.
 func (b body) Read(p []byte) (int, error) {
 	s, c := b.s, b.s.c
 	for {
@@ -134,7 +134,7 @@ func (b body) Read(p []byte) (int, error) {
 		if n := copy(p, s.text[s.read:]); n > 0 || len(p) == 0 {
 			s.read += n
 			if s.read == len(s.text) && cap(s.text) > mostKept {
-				s.release() // a watch may say nothing for long after much
+				s.release() // a watch may send nothing for long after a lot of data
 			}
 			s.took(n)
 			c.mu.Unlock()
@@ -159,7 +159,7 @@ func (b body) Read(p []byte) (int, error) {
 	}
 }
 
-// took gives what was read back to the stream's window. The lock is held.
+// took returns read bytes to the stream's window. The caller holds c.mu.
 func (s *stream) took(n int) {
 	if s.ended != nil {
 		return
@@ -172,7 +172,7 @@ func (s *stream) took(n int) {
 	}
 }
 
-// Close ends the answer if it has not ended.
+// Close aborts the answer if it has not ended.
 func (b body) Close() error {
 	s, c := b.s, b.s.c
 	c.mu.Lock()

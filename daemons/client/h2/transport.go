@@ -1,7 +1,7 @@
-// Package h2 is the client's side of HTTP/2 (RFC 9113), in place of net/http's, for daemons that have many small
-// requests and long watches on one connection to their API server. A request costs no goroutine: who makes it puts it
-// into the connection's buffer, and what several have to say at one time goes out in one record. Frames are read by
-// golang.org/x/net/http2. Answers are not asked for compressed, and nothing is upgraded.
+// Package h2 is an HTTP/2 client (RFC 9113) in place of net/http's. It is for daemons with many small requests and long
+// watches on one connection to their API server. A request needs no goroutine: the caller writes it to the connection's
+// buffer. Concurrent requests are sent in one TLS record. golang.org/x/net/http2 reads the frames. Compression and
+// upgrades are not supported.
 package h2
 
 import (
@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// Transport sends requests to one server, or to several of which any will do.
+// Transport sends requests to a server, or to any of several equivalent ones.
 type Transport struct {
-	// Dial returns a connection on which the other end speaks HTTP/2. Required.
+	// Dial returns a connection to a server that speaks HTTP/2. It is required.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Silence is how long the server may say nothing while it owes an answer, before it is asked whether it is there;
-	// Grace is how long it may take to say so, before the connection is given up. Zero Silence: it is never asked.
+	// Silence is how long the server may send nothing while it owes an answer, before it is pinged. Grace is the time
+	// for the answer, before the connection is closed. If Silence is zero, servers are not pinged.
 	Silence, Grace time.Duration
-	// Idle is how long a connection is kept on which nothing is asked. Zero: for ever.
+	// Idle is how long a connection without requests is retained. Zero means for ever.
 	Idle time.Duration
 
 	mu      sync.Mutex
@@ -32,7 +32,7 @@ type Transport struct {
 	dialing *dialing
 }
 
-// dialing is a connection in the making, and how many requests wait for it.
+// dialing is a connection that is being established, with the number of requests that wait for it.
 type dialing struct {
 	done    chan struct{}
 	err     error
@@ -40,17 +40,17 @@ type dialing struct {
 	cancel  context.CancelFunc
 }
 
-// retries is how often a request is sent again that a server has said it did not begin: at once the first time, as on a
-// connection that ended just then, and after longer and longer waits when the server has no room.
+// retries is how often a request is sent again if a server reports that it did not process it. The first retry is
+// immediate, for connections that have just ended. Later ones wait longer each time, for servers without capacity.
 const (
 	retries   = 6
 	firstWait = 50 * time.Millisecond
 )
 
-// errElsewhere is of a request that was not begun, and may be sent on another connection.
+// errElsewhere means that a request was not processed and may be sent on another connection.
 var errElsewhere = errors.New("the server takes no further requests on this connection")
 
-// RoundTrip sends a request, and returns the answer as soon as its headers are there.
+// RoundTrip sends a request, and returns the answer as soon as its headers have arrived.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	body := r.Body
 	if body == http.NoBody {
@@ -80,8 +80,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// once sends a request on some connection. The body is closed when it is no longer needed, at the latest when the
-// answer has ended.
+// once sends a request on a connection. It closes the body when it is no longer needed, at the latest when the answer
+// has ended.
 func (t *Transport) once(r *http.Request, body io.ReadCloser) (*http.Response, error) {
 	ctx := r.Context()
 	small, err := whole(r, body)
@@ -96,12 +96,12 @@ func (t *Transport) once(r *http.Request, body io.ReadCloser) (*http.Response, e
 		}
 	}
 	if body != nil {
-		_ = body.Close() // the caller is told what matters
+		_ = body.Close() // the caller gets the more important error
 	}
 	return nil, err
 }
 
-// conn returns a connection with room for a request, and makes one if there is none.
+// conn returns a connection with capacity for a request, and establishes one if there is none.
 func (t *Transport) conn(ctx context.Context) (*conn, error) {
 	for {
 		t.mu.Lock()
@@ -124,7 +124,8 @@ func (t *Transport) conn(ctx context.Context) (*conn, error) {
 	}
 }
 
-// wait waits for a connection in the making. When nobody does any more, it is not made.
+// wait waits for a connection that is being established. The attempt is cancelled when no request waits for it any
+// more.
 func (t *Transport) wait(ctx context.Context, d *dialing) error {
 	select {
 	case <-d.done:
@@ -140,7 +141,7 @@ func (t *Transport) wait(ctx context.Context, d *dialing) error {
 	return ctx.Err()
 }
 
-// dial begins to make a connection. The lock is held.
+// dial starts to establish a connection. The caller holds t.mu.
 func (t *Transport) dial() *dialing {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := &dialing{done: make(chan struct{}), cancel: cancel}
@@ -176,14 +177,14 @@ func (t *Transport) connect(ctx context.Context) (*conn, error) {
 	return c, nil
 }
 
-// forget drops a connection that takes no further requests.
+// forget removes a connection that accepts no more requests.
 func (t *Transport) forget(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conns = slices.DeleteFunc(t.conns, func(other *conn) bool { return other == c })
 }
 
-// CloseIdleConnections ends the connections on which nothing is asked.
+// CloseIdleConnections closes the connections without requests.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	conns := slices.Clone(t.conns)

@@ -1,6 +1,6 @@
-// Package informers has the shared caches of the kinds that the daemons watch. It stands in for client-go's package of
-// the same name. That one is generated for every kind and version with type parameters, and each package that mentions
-// its factory compiles two thousand functions for them.
+// Package informers provides shared caches of the kinds that the daemons watch. It replaces client-go's package of the
+// same name. That package is generated for every kind and version with type parameters, and each package that uses its
+// factory compiles two thousand functions.
 package informers
 
 import (
@@ -20,8 +20,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Factory makes informers. All users of a factory share one informer, and so one watch and one cache, of each kind.
-// Its methods may be called concurrently.
+// Factory creates informers. All users of a factory share one informer of each kind, and so one watch and one cache.
+// Its methods are safe for concurrent use.
 type Factory struct {
 	client    kubernetes.Interface
 	namespace string
@@ -42,17 +42,17 @@ type Option func(*Factory)
 // WithNamespace limits the factory's informers to one namespace.
 func WithNamespace(namespace string) Option { return func(f *Factory) { f.namespace = namespace } }
 
-// WithTweakListOptions has narrow change the options of every list and watch, for example to set a selector.
+// WithTweakListOptions sets a function that changes the options of every list and watch, for example to set a selector.
 func WithTweakListOptions(narrow func(*metav1.ListOptions)) Option {
 	return func(f *Factory) { f.narrow = narrow }
 }
 
-// WithTransform has transform change every object before it enters a cache.
+// WithTransform sets a function that changes every object before it enters a cache.
 func WithTransform(transform cache.TransformFunc) Option {
 	return func(f *Factory) { f.transform = transform }
 }
 
-// New returns a factory of informers that ask client. It starts nothing.
+// New returns a factory of informers that use client. It starts nothing.
 func New(client kubernetes.Interface, options ...Option) *Factory {
 	f := &Factory{
 		client: client, narrow: func(*metav1.ListOptions) {},
@@ -64,8 +64,8 @@ func New(client kubernetes.Interface, options ...Option) *Factory {
 	return f
 }
 
-// StartWithContext runs, until ctx ends, the informers that were asked for and do not run yet. It does not wait for
-// them.
+// StartWithContext starts the informers that were requested and do not run yet. They run until ctx ends. It does not
+// wait for them.
 func (f *Factory) StartWithContext(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,8 +80,8 @@ func (f *Factory) StartWithContext(ctx context.Context) {
 	}
 }
 
-// WaitForCacheSync waits until all informers that were started have their caches filled, or until stop is closed. It
-// reports of each, by the type of its objects, whether its cache is filled.
+// WaitForCacheSync waits until the caches of all started informers are filled, or until stop is closed. It returns, by
+// the type of the objects, whether each cache is filled.
 func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	f.mu.Lock()
 	running := maps.Clone(f.informers)
@@ -94,8 +94,8 @@ func (f *Factory) WaitForCacheSync(stop <-chan struct{}) map[reflect.Type]bool {
 	return filled
 }
 
-// Shutdown waits until all informers have ended, which they do when the contexts end that they were started with. None
-// can be started any more.
+// Shutdown waits until all informers have ended. They end with the contexts that they were started with. No informer
+// can be started afterwards.
 func (f *Factory) Shutdown() {
 	f.mu.Lock()
 	f.closed = true
@@ -122,18 +122,18 @@ func (f *Factory) informer(k kind) cache.SharedIndexInformer {
 	if !ok {
 		informer = newInformer(k.source(f.client, f.namespace), f.client, k.object, f.narrow, ByNamespace)
 		if f.transform != nil {
-			_ = informer.SetTransform(f.transform) // is refused by running informers alone
+			_ = informer.SetTransform(f.transform) // it fails only for running informers
 		}
 		f.informers[of] = informer
 	}
 	return informer
 }
 
-// kind is what there is to know of a kind to watch it.
+// kind holds what is needed to watch a kind.
 type kind struct {
 	version  schema.GroupVersion
 	resource string
-	object   runtime.Object // an empty one
+	object   runtime.Object // an empty object
 	source   func(client kubernetes.Interface, namespace string) source
 }
 
@@ -148,7 +148,7 @@ func Metadata(
 	return newInformer(from, client, &metav1.PartialObjectMetadata{}, func(*metav1.ListOptions) {}, indexers)
 }
 
-// newInformer returns an informer of what a source has. Client tells whether its watches can begin with a list.
+// newInformer returns an informer for a source. client indicates whether watches can start with a list.
 func newInformer(
 	from source, client any, object runtime.Object, narrow func(*metav1.ListOptions), indexers cache.Indexers,
 ) cache.SharedIndexInformer {
@@ -162,7 +162,7 @@ func newInformer(
 			return from.watch(ctx, o)
 		},
 	}
-	own := cache.Indexers{} // users may add to it
+	own := cache.Indexers{} // users may add indexers
 	maps.Copy(own, indexers)
 	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(reads, client), object,
 		cache.SharedIndexInformerOptions{Indexers: own})
@@ -174,7 +174,7 @@ type source struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// typed is the source that a typed client is.
+// typed returns a source that uses a typed client.
 func typed[L runtime.Object](client interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -184,8 +184,8 @@ func typed[L runtime.Object](client interface {
 	}}
 }
 
-// Of is the informer of one kind, with a lister of its cache. A factory runs it only when one of its methods was
-// called.
+// Of is the informer of one kind with a lister for its cache. A factory runs the informer only if one of the methods
+// was called.
 type Of[L any] struct {
 	factory *Factory
 	kind    kind
@@ -194,7 +194,7 @@ type Of[L any] struct {
 
 func of[L any](f *Factory, k kind, lister func(cache.Indexer) L) Of[L] { return Of[L]{f, k, lister} }
 
-// Informer returns the informer, which all users of the factory share.
+// Informer returns the informer, which is shared by all users of the factory.
 func (o Of[L]) Informer() cache.SharedIndexInformer { return o.factory.informer(o.kind) }
 
 // Lister returns a lister of the informer's cache.

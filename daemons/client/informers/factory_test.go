@@ -62,7 +62,7 @@ func TestUsersOfAFactoryShareOneInformerOfAKind(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f.StartWithContext(ctx)
-	f.StartWithContext(ctx) // starts none a second time
+	f.StartWithContext(ctx) // starts nothing twice
 	if filled := f.WaitForCacheSync(ctx.Done()); len(filled) != 1 || !filled[reflect.TypeFor[*corev1.Pod]()] {
 		t.Errorf("filled are %v", filled)
 	}

@@ -19,7 +19,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// kinds are all kinds that can be watched.
+// kinds lists the kinds that ForResource finds.
 func kinds() []kind {
 	return []kind{
 		configMaps, endpoints, namespaces, nodes, persistentVolumes, persistentVolumeClaims, pods,

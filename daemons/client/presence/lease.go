@@ -29,7 +29,7 @@ func (p *Publisher) rhythm() time.Duration {
 	return renewEvery
 }
 
-// renew says that this server lives.
+// renew renews the lease of this server.
 func (p *Publisher) renew(ctx context.Context, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()

@@ -21,30 +21,32 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Publisher keeps a server's endpoints in a service: endpoint slices of its own, one for each family, so that servers
-// on several machines do not meet in one object.
+// Publisher publishes a server's endpoints for a Service. It has its own endpoint slices, one per family, so that
+// servers on several machines do not write to the same object.
 type Publisher struct {
 	Client             kubernetes.Interface
 	Log                *slog.Logger
 	Namespace, Service string
-	Node               string       // of the server; with the service's it makes the name of the slice
-	Addrs              []netip.Addr // of the server, one of each family that it serves, the cluster's first one first
-	Ports              []discoveryv1.EndpointPort
-	Manager            string       // who manages the slice, as its label says
-	Ready              func() error // why the server is not to be asked now; nil: it always is
-	OnlyHere           bool         // hint that only this machine uses the endpoint; renewed less often
-	KeepLast           bool         // leave the endpoint when ctx ends and there is no other: it is expected back
+	Node               string // the server's node, part of the slice's name
+	// one address of each family that the server serves; the cluster's first family comes first
+	Addrs    []netip.Addr
+	Ports    []discoveryv1.EndpointPort
+	Manager  string       // value of the slice's managed-by label
+	Ready    func() error // returns why the server must not get requests now; nil means that it always may
+	OnlyHere bool         // hint that only this machine uses the endpoint; renewed less often
+	// when ctx ends, keep the endpoint if there is no other one: the server is expected to return
+	KeepLast bool
 
-	tidied bool // slices of families that the server has no address of any more are gone
+	tidied bool // slices of families without an address were removed
 	left   bool
 }
 
-// Left reports whether Run has taken the endpoint away.
+// Left reports whether Run has removed the endpoint.
 func (p *Publisher) Left() bool { return p.left }
 
 const callTime = 10 * time.Second
 
-// Name is that of the slice with the first address, and of the lease beside it.
+// Name returns the name of the slice with the first address, and of the lease.
 func (p *Publisher) Name() string { return replica.Lease(p.Service, p.Node) }
 
 // second returns the name of the slice with the server's second address.
@@ -113,7 +115,7 @@ func (p *Publisher) last(ctx context.Context) bool {
 		EndpointSlices(p.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + p.Service})
 	if err != nil {
-		return true // nobody knows of others
+		return true // assume that there is none
 	}
 	own := p.slices()
 	for i := range found.Items {
@@ -129,7 +131,7 @@ func (p *Publisher) last(ctx context.Context) bool {
 	return true
 }
 
-// slices are those of the server, one for each of its addresses.
+// slices returns the slices of this server, one for each of its addresses.
 func (p *Publisher) slices() (list []*discoveryv1.EndpointSlice) {
 	ready, serving, terminating := p.Ready == nil || p.Ready() == nil, true, false
 	for i, addr := range p.Addrs {
@@ -158,7 +160,7 @@ func (p *Publisher) slices() (list []*discoveryv1.EndpointSlice) {
 	return list
 }
 
-// publish has the server's slices be as they should. A family that fails does not hold up the other.
+// publish writes the server's slices. If one family fails, the other is still written.
 func (p *Publisher) publish(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -168,7 +170,7 @@ func (p *Publisher) publish(ctx context.Context) (err error) {
 			err = errors.Join(err, fmt.Errorf("endpoint slice %s/%s: %w", p.Namespace, s.Name, e))
 		}
 	}
-	if err == nil && !p.tidied { // what a process of before with other addresses has left
+	if err == nil && !p.tidied { // slices of an earlier process with other addresses
 		err = p.remove(ctx, wanted)
 		p.tidied = err == nil
 	}
@@ -182,7 +184,7 @@ func (p *Publisher) keep(ctx context.Context, want *discoveryv1.EndpointSlice) e
 	case apierrors.IsNotFound(err):
 		_, err = client.Create(ctx, want, metav1.CreateOptions{})
 	case err == nil && have.AddressType != want.AddressType:
-		// An address type cannot be changed: the next round makes it anew.
+		// An address type is immutable: delete the slice, and create it in the next round.
 		err = client.Delete(ctx, want.Name, metav1.DeleteOptions{})
 	case err == nil && !(equality.Semantic.DeepEqual(have.Endpoints, want.Endpoints) &&
 		equality.Semantic.DeepEqual(have.Ports, want.Ports) &&

@@ -35,7 +35,8 @@ func server(client kubernetes.Interface, node string, addrs ...string) *Publishe
 	}
 }
 
-func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) { // S31
+// Proves S31.
+func TestAServerPublishesItselfAndLeavesNothing(t *testing.T) {
 	client := fake.NewClientset()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -61,7 +62,7 @@ func there(ctx context.Context, t *testing.T, client kubernetes.Interface, name 
 	return err == nil
 }
 
-// addresses are the endpoints of the service, with the families of their slices.
+// addresses returns the endpoints of the service with the families of their slices.
 func addresses(t *testing.T, client kubernetes.Interface) (list []string) {
 	t.Helper()
 	ofService := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kube-dns"}
@@ -92,7 +93,7 @@ func TestAServerHasAnEndpointOfEachFamily(t *testing.T) {
 		{"of the second family alone", []string{"fd00::2"}, "IPv6 fd00::2"},
 	} {
 		p := server(client, "a", c.has...)
-		for range 2 { // a slice's family cannot be changed: it is made anew
+		for range 2 { // the family of a slice is immutable, so the slice is deleted and created again
 			if err := p.publish(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +102,7 @@ func TestAServerHasAnEndpointOfEachFamily(t *testing.T) {
 			t.Errorf("the endpoints of a server %s are %s", c.what, got)
 		}
 	}
-	// A node's name may be whatever a slice's may be, too.
+	// A node's name may be any name that is valid for a slice.
 	others := []string{"ipv4-a", "ipv6-a", "a-ipv6", "a.ipv6", "a.ipv4"}
 	for i, name := range others {
 		if err := server(client, name, fmt.Sprintf("10.0.1.%d", i),
@@ -136,11 +137,11 @@ func TestEndpointsOfAllFamiliesGoWithTheirServer(t *testing.T) {
 	}
 }
 
-// TestAServerRenewsItsOwnLease checks the lease that tells the presence controller that the server is alive.
+// TestAServerRenewsItsOwnLease checks the lease by which the presence controller sees that the server is alive.
 func TestAServerRenewsItsOwnLease(t *testing.T) {
 	client, now := fake.NewClientset(), time.Unix(1000, 0)
 	p := server(client, "a", "10.0.0.1")
-	for _, here := range []bool{false, true} { // the duration follows the settings
+	for _, here := range []bool{false, true} { // the duration depends on OnlyHere
 		p.OnlyHere, now = here, now.Add(renewEvery)
 		if err := p.renew(t.Context(), now); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,4 @@
-// Package configtest finds values for daemons' settings, so that tests reach every setting that there is, those of
-// tomorrow too.
+// Package configtest finds values for daemons' settings, so that tests cover every setting, including future ones.
 package configtest
 
 import (
@@ -13,7 +12,7 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// candidates are values of which every setting takes some.
+// candidates holds values to try. Every setting accepts some of them.
 var candidates = []any{
 	"0.0.0.0", "0.0.0.0:10999", "/etc/other", "25Mi", "sequential", "", "least_connections", "1.3",
 	"kube-system/balancer",
@@ -32,8 +31,8 @@ var candidates = []any{
 	map[string]string{"db.corp.example": "10.0.0.53 fd00::53", "x.example": "10.0.0.54"},
 }
 
-// Others are the values, of those that are tried, that a setting may have in the configuration that cfg points to and
-// does not have there. Where there is none, they are those that it may have together with another setting.
+// Others returns the candidates that a setting may have in the configuration that cfg points to, other than its present
+// value. If there are none, it returns those that it may have together with another setting.
 func Others(cfg any, s config.Setting) (list []any) {
 	var together []any
 	for _, value := range candidates {
@@ -57,7 +56,7 @@ func Others(cfg any, s config.Setting) (list []any) {
 	return list
 }
 
-// Other is the first of them. A setting that has none needs a candidate here.
+// Other returns the first of Others. A setting without one needs a new candidate.
 func Other(cfg any, s config.Setting) any {
 	list := Others(cfg, s)
 	if len(list) == 0 {

@@ -1,6 +1,5 @@
-// Package inventory is the list of a cluster's machines as clusterctl apply writes it into the cluster, in a ConfigMap
-// of kube-system, and as the cloud node controller reads it. Nothing of it is secret. What follows from it for Nodes is
-// the controller's.
+// Package inventory defines the list of a cluster's machines. clusterctl apply writes it to a ConfigMap in kube-system,
+// and the cloud node controller reads it. It contains no secrets.
 package inventory
 
 import (
@@ -19,28 +18,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Name is the ConfigMap in kube-system: each key of its data is the name of a machine, each value a Machine as JSON.
+// Name is the name of the ConfigMap in kube-system. Each key of its data is the name of a machine, and each value a
+// Machine as JSON.
 const Name = "machine-inventory"
 
-// Scheme is how provider IDs of machines begin.
+// Scheme is the prefix of machines' provider IDs.
 const Scheme = "clusterctl://"
 
-// Machine is what is known of a machine.
+// Machine describes a machine.
 type Machine struct {
-	// ProviderID names the installation. It is empty as long as the machine has not been reached.
+	// ProviderID identifies the installation. It is empty until the machine has been reached.
 	ProviderID string   `json:"providerID,omitempty"`
 	Roles      []string `json:"roles"`
-	Addresses  []string `json:"addresses"`                   // at which the other machines reach it
-	External   []string `json:"externalAddresses,omitempty"` // at which others do
+	Addresses  []string `json:"addresses"`                   // for other machines of the cluster
+	External   []string `json:"externalAddresses,omitempty"` // for clients outside of the cluster
 	Region     string   `json:"region,omitempty"`
 	Zone       string   `json:"zone,omitempty"`
 }
 
-// Inventory is the machines by name.
+// Inventory maps the names of machines to their descriptions.
 type Inventory map[string]Machine
 
-// ProviderID returns the provider ID of an installation, whose identity is of any form. It is empty for one that is not
-// known.
+// ProviderID returns the provider ID of an installation. identity may have any form. The result is empty if identity is
+// empty.
 func ProviderID(cluster, identity string) string {
 	if identity == "" {
 		return ""
@@ -49,7 +49,7 @@ func ProviderID(cluster, identity string) string {
 	return Scheme + cluster + "/" + hex.EncodeToString(sum[:10])
 }
 
-// Encode returns what the ConfigMap holds.
+// Encode returns the data of the ConfigMap.
 func (i Inventory) Encode() (map[string]string, error) {
 	data := make(map[string]string, len(i))
 	for name, m := range i {
@@ -62,8 +62,8 @@ func (i Inventory) Encode() (map[string]string, error) {
 	return data, nil
 }
 
-// Decode reads what the ConfigMap holds. Nothing is returned when something of it is wrong, or when it is empty: Nodes
-// of machines that are missing from it are deleted, and a cluster has a machine at least.
+// Decode parses the data of the ConfigMap. It returns no machines if anything is invalid or missing: Nodes of machines
+// that are not in the list are deleted, and every cluster has at least one machine.
 func Decode(data map[string]string) (Inventory, error) {
 	if len(data) == 0 {
 		return nil, errors.New("it is empty")
@@ -92,7 +92,7 @@ func Decode(data map[string]string) (Inventory, error) {
 	return list, nil
 }
 
-// problem says what is wrong with a machine, "" when nothing is.
+// problem returns why a machine is invalid, or "".
 func (m Machine) problem() string {
 	if m.ProviderID != "" && !strings.HasPrefix(m.ProviderID, Scheme) {
 		return fmt.Sprintf("provider ID %q does not begin with %s", m.ProviderID, Scheme)

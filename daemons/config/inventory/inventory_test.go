@@ -55,7 +55,7 @@ func TestHalfAnInventoryIsNone(t *testing.T) {
 	}
 }
 
-// A ConfigMap has room for 1 MiB.
+// A ConfigMap holds at most 1 MiB.
 func TestThreeThousandMachinesFit(t *testing.T) {
 	list := Inventory{}
 	for i := range 3000 {

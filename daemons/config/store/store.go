@@ -1,5 +1,6 @@
-// Package store has what the program etcd is asked about the store, besides being a member of it, and what it answers;
-// and the settings of snapshots. Provisioning asks, on machines, through their agents.
+// Package store defines the requests for maintaining the store, and the answers to them. The program etcd carries them
+// out. Provisioning sends the requests through the agents on the machines. The package also defines the settings of
+// snapshots.
 package store
 
 import (
@@ -9,29 +10,29 @@ import (
 	"unicode"
 )
 
-// The program etcd, besides being a member, looks after members and keeps snapshots: `etcd store REQUEST` does what
-// one Request says and prints an Answer, both as JSON. Nothing secret is in either.
+// The program etcd is a member of the store. It also maintains members and snapshots: `etcd store REQUEST` carries out
+// a Request and prints an Answer, both as JSON. Neither contains secrets.
 
 // Operations of Request.
 const (
-	Status   = "status"    // Members
-	Defrag   = "defrag"    // one member, Endpoint
-	Compact  = "compact"   // to Revision, or all but the last Keep
-	Disarm   = "disarm"    // all alarms
-	Save     = "save"      // a snapshot is taken; Snapshots has it
-	List     = "list"      // Snapshots
-	Prune    = "prune"     // Snapshots are those that went
-	Check    = "check"     // Snapshots has the one in File
-	Fetch    = "fetch"     // the snapshot Name comes from the object store into File
-	FromData = "from-data" // a snapshot of the data of a member that does not run, in Data, into File
-	Restore  = "restore"   // a member's data is made of File
+	Status   = "status"    // returns Members
+	Defrag   = "defrag"    // defragments the member at Endpoint
+	Compact  = "compact"   // compacts to Revision, or to all but the last Keep revisions
+	Disarm   = "disarm"    // disarms all alarms
+	Save     = "save"      // takes a snapshot and returns it in Snapshots
+	List     = "list"      // returns Snapshots
+	Prune    = "prune"     // deletes old snapshots and returns them in Snapshots
+	Check    = "check"     // checks the snapshot in File and returns it in Snapshots
+	Fetch    = "fetch"     // downloads the snapshot Name from the object store to File
+	FromData = "from-data" // creates a snapshot in File from Data, the data of a member that does not run
+	Restore  = "restore"   // creates a member's data from File
 )
 
-// Request is one thing to be done with the store, or with snapshots of it.
+// Request is one operation on the store or its snapshots.
 type Request struct {
 	Op      string        `json:"op"`
 	Timeout time.Duration `json:"timeout"`
-	// Client is how members are reached; Endpoints are all members', with their names.
+	// Client is used to connect to members. Endpoints maps the names of all members to their endpoints.
 	Client    Client            `json:"client,omitzero"`
 	Endpoints map[string]string `json:"endpoints,omitempty"`
 	Endpoint  string            `json:"endpoint,omitempty"`
@@ -39,7 +40,7 @@ type Request struct {
 	Revision int64 `json:"revision,omitempty"`
 	Keep     int64 `json:"keep,omitempty"`
 
-	// Settings is the file with Settings; where it is not there, Directory says where snapshots are.
+	// Settings is the path of a file with Settings. If it does not exist, Directory is the directory of snapshots.
 	Settings  string `json:"settings,omitempty"`
 	Directory string `json:"directory,omitempty"`
 	Reason    string `json:"reason,omitempty"`
@@ -47,30 +48,30 @@ type Request struct {
 	File      string `json:"file,omitempty"`
 	Data      string `json:"data,omitempty"` // a member's directory
 
-	Member         string `json:"member,omitempty"` // name of the member that is made
+	Member         string `json:"member,omitempty"` // name of the member to create
 	PeerURL        string `json:"peerURL,omitempty"`
 	InitialCluster string `json:"initialCluster,omitempty"`
 	Token          string `json:"token,omitempty"`
 	RevisionBump   uint64 `json:"revisionBump,omitempty"`
 }
 
-// Client has the paths of what a client of the store shows and trusts.
+// Client holds the paths of the client's credentials and of the trusted CA.
 type Client struct {
 	CA   string `json:"ca,omitempty"`
 	Cert string `json:"cert,omitempty"`
 	Key  string `json:"key,omitempty"`
 }
 
-// Answer is what came of a Request.
+// Answer is the result of a Request.
 type Answer struct {
 	Members   []Member   `json:"members,omitempty"`
 	Revision  int64      `json:"revision,omitempty"`
 	Snapshots []Snapshot `json:"snapshots,omitempty"`
-	// what could not be done besides, and does not matter to what was asked
+	// Notes are problems that do not affect the result.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Member is how a member is.
+// Member is the state of a member.
 type Member struct {
 	Name      string   `json:"name"`
 	ID        string   `json:"id,omitempty"` // hexadecimal, as etcdctl shows it
@@ -79,76 +80,75 @@ type Member struct {
 	Version   string   `json:"version,omitempty"`
 	Leader    bool     `json:"leader"`
 	Learner   bool     `json:"learner,omitempty"`
-	Unstarted bool     `json:"unstarted,omitempty"` // the store waits for it, and it has never run
-	Size      int64    `json:"size,omitempty"`      // bytes of the file
-	Used      int64    `json:"used,omitempty"`      // bytes of that which defrag would leave
+	Unstarted bool     `json:"unstarted,omitempty"` // it was added to the store and has never run
+	Size      int64    `json:"size,omitempty"`      // size of the file in bytes
+	Used      int64    `json:"used,omitempty"`      // bytes that would remain after a defragmentation
 	Quota     int64    `json:"quota,omitempty"`
 	Revision  int64    `json:"revision,omitempty"`
-	Index     uint64   `json:"index,omitempty"` // of the log
+	Index     uint64   `json:"index,omitempty"` // index in the log
 	Alarms    []string `json:"alarms,omitempty"`
 	Error     string   `json:"error,omitempty"` // why it does not answer
 }
 
-// Reasons of snapshots. Another one is what was to be done when it was taken.
+// Reasons of snapshots. Any other reason is the change before which the snapshot was taken.
 const (
 	Scheduled = "scheduled"
-	Manual    = "manual" // kept until somebody prunes it
+	Manual    = "manual" // retained until a user deletes it
 )
 
-// Snapshot is what is known of a snapshot of the store; it lies beside it as NAME.json.
+// Snapshot describes a snapshot of the store. It is stored beside the snapshot as NAME.json.
 type Snapshot struct {
 	Name     string    `json:"name"`
 	Taken    time.Time `json:"taken"`
 	Reason   string    `json:"reason"`
 	Member   string    `json:"member,omitempty"`
-	Cluster  string    `json:"cluster,omitempty"` // id of the store, hexadecimal
+	Cluster  string    `json:"cluster,omitempty"` // id of the store in hexadecimal
 	Revision int64     `json:"revision"`
 	Keys     int       `json:"keys"`
 	Size     int64     `json:"size"`
-	SHA256   string    `json:"sha256"` // of the whole file
-	// Encryption has the keys that values are encrypted with, as PROVIDER:VERSION:NAME, and the resources of these
-	// values.
+	SHA256   string    `json:"sha256"` // digest of the whole file
+	// Encryption maps the encryption keys, as PROVIDER:VERSION:NAME, to the resources whose values they encrypt.
 	Encryption map[string][]string `json:"encryption,omitempty"`
-	In         []string            `json:"in,omitempty"` // local, s3
+	In         []string            `json:"in,omitempty"` // where it is stored: local, s3
 }
 
-// IsName reports whether a text can be a snapshot's name, which is that of files on machines and on the operator's
-// computer: it stays in its folder.
+// IsName reports whether a text is a valid name of a snapshot. The name is used for files on machines and on the
+// operator's computer, and must not lead out of their directory.
 func IsName(name string) bool {
 	return name != "" && len(name) <= 200 && name[0] != '.' && filepath.IsLocal(name) &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) })
 }
 
-// LastSnapshot is where a machine keeps how its last snapshots went.
+// LastSnapshot is the file on a machine with the results of its last snapshots.
 const LastSnapshot = "/var/lib/clusterctl/etcd-snapshot.json"
 
 // Outcome is the content of LastSnapshot.
 type Outcome struct {
-	Good     *Snapshot `json:"good,omitempty"` // the last one that was taken and checked
+	Good     *Snapshot `json:"good,omitempty"` // the last snapshot that was taken and checked
 	Tried    time.Time `json:"tried"`
-	Error    string    `json:"error,omitempty"` // why the last one came to nothing; empty when it did not
+	Error    string    `json:"error,omitempty"` // why the last attempt failed; empty if it succeeded
 	Uploaded time.Time `json:"uploaded,omitzero"`
 }
 
-// Settings are where snapshots go and how long they stay. The file has the object store's credentials in it.
+// Settings configures where snapshots are stored and how long. The file contains the credentials for the object store.
 type Settings struct {
 	Member    string        `json:"member"`
 	Endpoint  string        `json:"endpoint"` // of this machine's member
 	Client    Client        `json:"client"`
 	Directory string        `json:"directory"`
 	Keep      int           `json:"keep"`
-	MaxAge    time.Duration `json:"maxAge,omitempty"` // zero: age does not matter
+	MaxAge    time.Duration `json:"maxAge,omitempty"` // zero means no limit
 	S3        *S3           `json:"s3,omitempty"`
 }
 
-// Directory is where snapshots are when nothing else is declared, and KeepUndeclared how many of those that are taken
-// before a change a machine keeps for which no snapshots are declared.
+// Directory is the default directory of snapshots. KeepUndeclared applies if a configuration declares no snapshots. It
+// is how many of the snapshots that were taken before changes a machine retains.
 const (
 	Directory      = "/var/lib/etcd-snapshots"
 	KeepUndeclared = 5
 )
 
-// S3 is a bucket that snapshots go to.
+// S3 is a bucket for snapshots.
 type S3 struct {
 	Endpoint  string `json:"endpoint"` // URL
 	Bucket    string `json:"bucket"`

@@ -1,7 +1,7 @@
-// Package accounttoken fills Secrets of the type kubernetes.io/service-account-token: whoever makes one by hand, for
-// something outside of the cluster that knows no other way, finds a token for the service account in it that holds
-// until the Secret or the account goes. What runs in pods has tokens of its own; whether a token is good is the API
-// server's to say.
+// Package accounttoken fills Secrets of the type kubernetes.io/service-account-token with a token of their service
+// account. Such Secrets are created by hand, for clients outside of the cluster that cannot get a token another way.
+// The token is valid until the Secret or the account is deleted. Pods have tokens of their own. The API server decides
+// whether a token is valid.
 package accounttoken
 
 import (
@@ -23,7 +23,7 @@ import (
 type controller struct {
 	loop.Context
 	loop.Loop
-	own      *informers.Factory // of such Secrets alone: the others are nobody's business here
+	own      *informers.Factory // watches only Secrets of that type
 	secrets  corelisters.SecretLister
 	accounts corelisters.ServiceAccountLister
 }
@@ -55,13 +55,13 @@ func (t *controller) Run(ctx context.Context) error {
 	return t.Loop.Run(ctx)
 }
 
-// wake queues the Secrets of an account that came, changed or went.
+// wake queues the Secrets of an account that was created, changed or deleted.
 func (t *controller) wake(obj any) {
 	account, ok := obj.(metav1.Object)
 	if !ok {
 		return
 	}
-	// What the cache cannot list it does not have.
+	// List from a cache fails only for an invalid selector.
 	list, _ := t.secrets.Secrets(account.GetNamespace()).List(labels.Everything())
 	for _, s := range list {
 		if s.Annotations[corev1.ServiceAccountNameKey] == account.GetName() {
@@ -96,7 +96,7 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if t.Config.ServiceAccountPrivateKeyFile == "" {
-		return nil // who signs tokens elsewhere fills them in elsewhere
+		return nil // tokens are signed elsewhere, and so filled in elsewhere
 	}
 	ca, err := t.RootCA()
 	if err != nil {
@@ -119,7 +119,8 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	return err
 }
 
-// account is whose token the Secret is to have; nil when that account is gone, of which the server has the last word.
+// account returns the account whose token the Secret should have. It returns nil if the API server confirms that the
+// account is gone.
 func (t *controller) account(ctx context.Context, s *corev1.Secret) (*corev1.ServiceAccount, error) {
 	name, uid := s.Annotations[corev1.ServiceAccountNameKey], s.Annotations[corev1.ServiceAccountUIDKey]
 	is := func(a *corev1.ServiceAccount) bool { return uid == "" || uid == string(a.UID) }

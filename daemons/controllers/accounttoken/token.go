@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/api/accountkey"
 )
 
-// fill returns a Secret with all that it should have: a CA bundle that is the newest, a token and a namespace unless
-// somebody put others there. Nil: nothing is missing.
+// fill returns a copy of a Secret with the current CA bundle. It adds a token and a namespace unless the Secret has
+// them. It returns nil if nothing is missing.
 func fill(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte, token func() (string, error)) (*corev1.Secret, error) {
 	wantsCA := len(ca) > 0 && !bytes.Equal(s.Data[corev1.ServiceAccountRootCAKey], ca)
 	wantsNamespace, wantsToken := len(
@@ -39,11 +39,12 @@ func fill(s *corev1.Secret, a *corev1.ServiceAccount, ca []byte, token func() (s
 		}
 		s.Data[corev1.ServiceAccountTokenKey] = []byte(text)
 	}
-	s.Annotations[corev1.ServiceAccountUIDKey] = string(a.UID) // its name is there, or this would be no such Secret
+	s.Annotations[corev1.ServiceAccountUIDKey] = string(a.UID) // Annotations is not nil: it contains the account's name
 	return s, nil
 }
 
-// sign makes a Secret's token with the private key in a file, read each time, for a rotation replaces it.
+// sign returns a Secret's token, signed with the private key in a file. It reads the file each time, because a rotation
+// replaces it.
 func sign(keyFile string, s *corev1.Secret, a *corev1.ServiceAccount) (string, error) {
 	signer, _, err := accountkey.Signer(keyFile)
 	if err != nil {

@@ -35,7 +35,7 @@ func TestASecretIsFilledWithWhatIsMissing(t *testing.T) {
 	for what, c := range map[string]struct {
 		secret           *corev1.Secret
 		ca               string
-		token, crt, name string // "" : nothing is written
+		token, crt, name string // empty means that nothing is written
 	}{
 		"an empty one": {secret("", nil), "ca", "t", "ca", "shop"},
 		"a full one": {secret("1",

@@ -8,23 +8,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// History is what an autoscaler remembers of the last hours; it is lost with the process, and then begins with what
-// there is.
+// History records an autoscaler's recommendations and changes for up to an hour. It is lost when the process ends, and
+// then starts with the current number of replicas.
 type History struct {
 	Recommended []Moment // numbers of replicas that the metrics asked for
-	Scaled      []Moment // changes of the number: above zero, pods that were added
+	Scaled      []Moment // changes of the number of replicas; positive if pods were added
 }
 
-// Moment is a number and when it was.
+// Moment is a number with its time.
 type Moment struct {
 	At time.Time
 	N  int32
 }
 
-// longest is more than any window or period of a behavior may be.
+// longest is the maximum length of any window or period of a behavior.
 const longest = time.Hour
 
-// forget drops what nobody asks for any more.
+// forget removes entries that are older than any window or period.
 func (h *History) forget(now time.Time) {
 	for _, list := range []*[]Moment{&h.Recommended, &h.Scaled} {
 		kept := (*list)[:0]
@@ -37,13 +37,13 @@ func (h *History) forget(now time.Time) {
 	}
 }
 
-// usualMost is how many replicas may always be asked for at once by an autoscaler without a behavior; else it is twice
-// as many.
+// usualMost is the number of replicas to which an autoscaler without a behavior may always scale up at once. Larger
+// targets may double.
 const usualMost = 4
 
-// settle holds a recommendation against those of the stabilization windows: scaling up asks for no more than the least,
-// scaling down for no fewer than the most. Without a behavior the most is asked for, also when there are fewer replicas
-// now.
+// settle applies the stabilization windows to a recommendation. Scaling up asks for no more than the lowest recent
+// recommendation, scaling down for no fewer than the highest. Without a behavior it returns the highest recent
+// recommendation, even if that exceeds the current number.
 func settle(
 	h *History,
 	downWindow time.Duration,
@@ -103,7 +103,7 @@ func window(rules *autoscalingv2.HPAScalingRules, usual time.Duration) time.Dura
 	return time.Duration(*rules.StabilizationWindowSeconds) * time.Second
 }
 
-// limit keeps a number of replicas within the autoscaler's bounds and its policies of how fast it may change.
+// limit restricts a number of replicas to the autoscaler's bounds and to the rates that its scaling policies allow.
 func limit(
 	h *History,
 	behavior *autoscalingv2.HorizontalPodAutoscalerBehavior,
@@ -111,7 +111,7 @@ func limit(
 	now time.Time,
 	c *conditions,
 ) int32 {
-	fastest, slowest := int32(math.MaxInt32), int32(0) // how far up and down it may go now
+	fastest, slowest := int32(math.MaxInt32), int32(0) // upper and lower bound by the allowed rates
 	switch {
 	case behavior == nil:
 		fastest = max(usualMost, 2*min(current, math.MaxInt32/2))
@@ -151,7 +151,7 @@ func limit(
 	return desired
 }
 
-// pace is how far the policies let the number of replicas go by now.
+// pace returns the number of replicas that the scaling policies allow at now.
 func pace(h *History, rules *autoscalingv2.HPAScalingRules, current int32, now time.Time, up bool) int32 {
 	if rules == nil {
 		if up {
@@ -168,7 +168,7 @@ func pace(h *History, rules *autoscalingv2.HPAScalingRules, current int32, now t
 	}
 	farthest := int32(-1)
 	for _, policy := range rules.Policies {
-		start := current // what there was when the period began
+		start := current // the number of replicas when the period began
 		for _, m := range h.Scaled {
 			if m.At.After(now.Add(-time.Duration(policy.PeriodSeconds) * time.Second)) {
 				start -= m.N

@@ -30,7 +30,7 @@ func TestHowFastTheNumberMayChange(t *testing.T) {
 		rules  *autoscalingv2.HPAScalingRules
 		scaled []Moment
 		up     bool
-		want   int32 // from ten
+		want   int32 // starting from ten
 	}{
 		"four pods up":             {rules(most, pods(4)), nil, true, 14},
 		"a quarter up, rounded up": {rules(most, percent(25)), nil, true, 13},
@@ -102,7 +102,8 @@ func TestAnAutoscalerStaysWithinItsBoundsAndPolicies(t *testing.T) {
 		current := rapid.Int32Range(least, most).Draw(t, "current")
 		was := []Moment{{now, current}}
 		for range 40 {
-			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second) // looks may come twice
+			// zero is possible: two syncs may happen at the same time
+			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 			h.forget(now)
 			seen := &conditions{now: now}
 			desired := settle(h, 5*time.Minute, behavior, current, rapid.Int32Range(0, 60).Draw(t, "asked"), now, seen)

@@ -1,5 +1,5 @@
-// Package autoscaler keeps the number of replicas of whatever has a scale subresource where metrics ask for it, as
-// HorizontalPodAutoscalers say. What is used is measured by others and read through the API.
+// Package autoscaler implements HorizontalPodAutoscalers: it sets the replicas of any object with a scale subresource
+// by metrics. It reads the metrics through the API and measures nothing itself.
 package autoscaler
 
 import (
@@ -38,10 +38,10 @@ type controller struct {
 	counts      counts
 
 	mu    sync.Mutex
-	known map[string]*memoryOf // by key
+	known map[string]*memoryOf // by the autoscaler's key
 }
 
-// memoryOf is what is remembered of one autoscaler. One worker at a time has its history.
+// memoryOf holds what is recorded about one autoscaler. Only one worker at a time uses its history.
 type memoryOf struct {
 	history  History
 	selector labels.Selector
@@ -68,7 +68,7 @@ func New(c loop.Context) loop.Controller {
 				old.(*autoscalingv2.HorizontalPodAutoscaler).Spec,
 				obj.(*autoscalingv2.HorizontalPodAutoscaler).Spec,
 			) {
-			return // its own status is no reason to measure again
+			return // a change of the status alone needs no new measurement
 		}
 		if obj == nil {
 			obj = old
@@ -107,7 +107,7 @@ func (a *controller) sync(ctx context.Context, key string) error {
 			key,
 			"reason",
 			err,
-		) // the status and an event have it; the next look is soon
+		) // the status and an event report the error; the next sync follows soon
 	}
 	if apiequality.Semantic.DeepEqual(cached.Status, hpa.Status) {
 		return nil
@@ -119,7 +119,7 @@ func (a *controller) sync(ctx context.Context, key string) error {
 	return err
 }
 
-// usual is the tolerance of autoscalers without one of their own.
+// usual returns the tolerance of autoscalers that set none.
 func (a *controller) usual() Tolerance {
 	both := a.Config.HorizontalPodAutoscalerTolerance
 	return Tolerance{
@@ -179,7 +179,7 @@ func (a *controller) reconcile(ctx context.Context, key string, hpa *autoscaling
 		hpa.Status.CurrentMetrics = o.Metrics
 	}
 	if o.Err != nil {
-		return o.Err // the number that is desired is the one that was worked out last
+		return o.Err // the desired number stays at the last one that was computed
 	}
 	if !o.Rescale {
 		hpa.Status.DesiredReplicas = o.Replicas
@@ -228,7 +228,7 @@ func (a *controller) remember(key string) *memoryOf {
 	return a.known[key]
 }
 
-// selected finds the target's pods, and refuses those that another autoscaler scales too.
+// selected finds the target's pods. It returns an error if another autoscaler selects one of them too.
 func (a *controller) selected(
 	key string,
 	memory *memoryOf,
@@ -286,7 +286,8 @@ func (a *controller) selected(
 	return nil
 }
 
-// resourceOf finds where objects of a kind are. A kind that is not known may have been defined a moment ago.
+// resourceOf returns the REST mapping of a kind. For an unknown kind it refreshes the mapper once, since the kind may
+// be new.
 func (a *controller) resourceOf(apiVersion, kind string) (*meta.RESTMapping, error) {
 	version, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -325,7 +326,8 @@ func (a *controller) scaleOf(
 	return mapping.Resource, &scale, nil
 }
 
-// rescale writes a scale that was read; one that has changed since is refused, and looked at again.
+// rescale writes a scale that was read before. If the scale has changed since, the write fails with a conflict and the
+// sync is repeated.
 func (a *controller) rescale(
 	ctx context.Context,
 	resource schema.GroupVersionResource,
@@ -341,7 +343,7 @@ func (a *controller) rescale(
 	return err
 }
 
-// pathOf says where the custom metrics of an object are.
+// pathOf returns a function that returns the path of an object in the custom metrics API.
 func (a *controller) pathOf(namespace string) func(autoscalingv2.CrossVersionObjectReference) (string, error) {
 	return func(ref autoscalingv2.CrossVersionObjectReference) (string, error) {
 		if ref.Kind == "Namespace" && ref.APIVersion == "v1" {

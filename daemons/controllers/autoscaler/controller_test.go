@@ -24,12 +24,12 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// fixed are kinds that stay as they are.
+// fixed is a mapper that Reset does not change.
 type fixed struct{ meta.RESTMapper }
 
 func (fixed) Reset() {}
 
-// scaled is a controller with a Deployment web, whose scale is as given, and what is told of autoscalers. Writing a
+// scaled returns a controller with a Deployment web that has the given scale, and the recorder of its events. Writing a
 // scale fails with err.
 func scaled(t *testing.T, replicas int64, selector string, err error) (*controller, *record.FakeRecorder) {
 	t.Helper()
@@ -104,7 +104,7 @@ func TestWhatAnAutoscalerReportsWhenItFails(t *testing.T) {
 				Kind:       "Deployment",
 				Name:       "web",
 			}
-			c.hpa.Status.DesiredReplicas = 4 // as last worked out
+			c.hpa.Status.DesiredReplicas = 4 // as last computed
 			if err := a.reconcile(context.Background(), "n/h", c.hpa); err == nil {
 				t.Error("it did not fail")
 			}

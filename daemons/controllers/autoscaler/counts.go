@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// counts are the metrics of autoscaling, as dashboards know them.
+// counts holds the metrics of autoscaling, under upstream's names.
 type counts struct {
 	total, computed    *prometheus.CounterVec
 	duration, computes *prometheus.HistogramVec
@@ -49,12 +49,12 @@ func newCounts(c loop.Context) counts {
 	}
 }
 
-// specError is an error of who wrote an autoscaler.
+// specError marks a mistake in the autoscaler's spec.
 type specError struct{ error }
 
 func (e specError) Unwrap() error { return e.error }
 
-// problem is what went wrong, as metrics know it.
+// problem returns the metric label for an error.
 func problem(err error) string {
 	var spec specError
 	switch {
@@ -66,7 +66,7 @@ func problem(err error) string {
 	return "internal"
 }
 
-// measured takes in what a metric asks of a target that is to have some number of replicas now.
+// measured counts the result of one metric: asked is the number of replicas that it asks for, now the current number.
 func (c *counts) measured(kind autoscalingv2.MetricSourceType, now, asked int32, f *failure, took time.Duration) {
 	action, err := "none", error(nil)
 	switch {
@@ -81,7 +81,7 @@ func (c *counts) measured(kind autoscalingv2.MetricSourceType, now, asked int32,
 	c.computes.WithLabelValues(action, problem(err), string(kind)).Observe(took.Seconds())
 }
 
-// reconciled takes in what became of an autoscaler; was is when it had scaled before.
+// reconciled counts the result of one sync. was is the time of the last scaling before it.
 func (c *counts) reconciled(
 	hpa *autoscalingv2.HorizontalPodAutoscaler,
 	was *metav1.Time,
@@ -101,8 +101,8 @@ func (c *counts) reconciled(
 	c.duration.WithLabelValues(action, problem(err)).Observe(took.Seconds())
 }
 
-// autoscalersThere are the metrics of what there is, counted when somebody asks, so that an autoscaler that is gone has
-// none.
+// autoscalersThere collects the number of autoscalers and their desired replicas. Both are computed at each scrape, so
+// that a deleted autoscaler has none.
 type autoscalersThere struct {
 	autoscalers autoscalinglisters.HorizontalPodAutoscalerLister
 }

@@ -57,7 +57,7 @@ horizontal_pod_autoscaler_controller_reconciliations_total{action="none",error="
 	}
 }
 
-// unknownMetric is why a metric of no known type gives no answer.
+// unknownMetric returns the failure of a metric of unknown type.
 func (t target) unknownMetric(test *testing.T) *failure {
 	test.Helper()
 	_, f := t.measure(test.Context(), nil, autoscalingv2.MetricSpec{Type: "Moon"})
@@ -67,7 +67,7 @@ func (t target) unknownMetric(test *testing.T) *failure {
 	return f
 }
 
-// Each metric is told of once, with what came of it.
+// Each metric is reported once, with its result.
 func TestEachMetricIsToldOfAsItIsMeasured(t *testing.T) {
 	var told []string
 	goal := target{wanted: 1, counted: func(kind autoscalingv2.MetricSourceType) func(int32, *failure) {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditions are an autoscaler's, as they change.
+// conditions holds an autoscaler's conditions while they change.
 type conditions struct {
 	list []autoscalingv2.HorizontalPodAutoscalerCondition
 	now  time.Time
@@ -37,15 +37,15 @@ func (c *conditions) set(
 	at.Reason, at.Message = reason, fmt.Sprintf(format, args...)
 }
 
-// isTrue says whether a condition is there and true.
+// isTrue reports whether a condition exists and is true.
 func (c *conditions) isTrue(kind autoscalingv2.HorizontalPodAutoscalerConditionType) bool {
 	return slices.ContainsFunc(c.list, func(is autoscalingv2.HorizontalPodAutoscalerCondition) bool {
 		return is.Type == kind && is.Status == corev1.ConditionTrue
 	})
 }
 
-// scaled notes after a rescale whether it was the autoscaler that left the target without replicas: only then is it its
-// to bring them back.
+// scaled records, after a rescale, whether the autoscaler itself scaled the target to zero. Only then may it scale the
+// target up again.
 func (c *conditions) scaled(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to int32) {
 	if from > 0 && to == 0 && minimum(hpa) == 0 && measuredWithoutPods(hpa) {
 		c.set(
@@ -60,7 +60,7 @@ func (c *conditions) scaled(hpa *autoscalingv2.HorizontalPodAutoscaler, from, to
 	}
 }
 
-// minimum is how few replicas an autoscaler may ask for.
+// minimum returns the lowest number of replicas that an autoscaler may ask for.
 func minimum(hpa *autoscalingv2.HorizontalPodAutoscaler) int32 {
 	if hpa.Spec.MinReplicas == nil {
 		return 1
@@ -68,31 +68,32 @@ func minimum(hpa *autoscalingv2.HorizontalPodAutoscaler) int32 {
 	return *hpa.Spec.MinReplicas
 }
 
-// measuredWithoutPods says whether an autoscaler has a metric that there is also when the target has no pods.
+// measuredWithoutPods reports whether an autoscaler has a metric that exists even if the target has no pods.
 func measuredWithoutPods(hpa *autoscalingv2.HorizontalPodAutoscaler) bool {
 	return slices.ContainsFunc(hpa.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 	})
 }
 
-// Outcome is what one look at an autoscaler asks for.
+// Outcome holds the result of one sync of an autoscaler.
 type Outcome struct {
 	Replicas int32
 	Rescale  bool
-	Reason   string // of the new size, in words
+	Reason   string // why the size changes, for the event
 	Metrics  []autoscalingv2.MetricStatus
 	Events   []Event
 	Err      error
 }
 
-// Event is something to tell about an autoscaler.
+// Event is an event to record for an autoscaler.
 type Event struct{ Type, Reason, Message string }
 
 func (o *Outcome) warn(reason string, err error) {
 	o.Events = append(o.Events, Event{corev1.EventTypeWarning, reason, err.Error()})
 }
 
-// Decide works out how many replicas a target should have. Where some metrics give no answer it never asks for fewer.
+// Decide computes how many replicas a target should have. If a metric cannot be read, the result is never lower than
+// the current number.
 func Decide(
 	ctx context.Context,
 	hpa *autoscalingv2.HorizontalPodAutoscaler,
@@ -109,7 +110,7 @@ func Decide(
 	}
 	o := Outcome{Replicas: t.wanted}
 	switch {
-	case t.wanted == 0 && !asleep: // somebody else switched the target off
+	case t.wanted == 0 && !asleep: // a user disabled the target by scaling it to zero
 		o.Replicas = 0
 		c.set(
 			autoscalingv2.ScalingActive,
@@ -134,7 +135,7 @@ func Decide(
 			return o
 		}
 		switch {
-		case t.wanted == 0 && asked < least: // which was zero when it was scaled
+		case t.wanted == 0 && asked < least: // minReplicas was zero when the target was scaled to zero
 			o.Reason = "Current number of replicas below Spec.MinReplicas"
 		case asked > t.wanted:
 			o.Reason = by + " above target"
@@ -151,7 +152,7 @@ func Decide(
 	return o
 }
 
-// ask returns the most that any metric asks for, and which one.
+// ask returns the highest number of replicas that any metric asks for, and a description of that metric.
 func (t target) ask(
 	ctx context.Context,
 	hpa *autoscalingv2.HorizontalPodAutoscaler,
@@ -160,7 +161,7 @@ func (t target) ask(
 	c *conditions,
 ) (most int32, by string) {
 	var first *failure
-	var why error // of the first, in full
+	var why error // the full error of the first failure
 	failed := 0
 	for _, spec := range hpa.Spec.Metrics {
 		done := func(int32, *failure) {}
@@ -210,7 +211,7 @@ func (t target) ask(
 	return most, by
 }
 
-// tolerance is the usual one, or the autoscaler's own.
+// tolerance returns the usual tolerance with the autoscaler's own values in place of the defaults.
 func tolerance(usual Tolerance, behavior *autoscalingv2.HorizontalPodAutoscalerBehavior) Tolerance {
 	t := usual
 	if behavior != nil && behavior.ScaleDown != nil && behavior.ScaleDown.Tolerance != nil {

@@ -17,14 +17,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// usually is the tolerance by default.
+// usually is the default tolerance.
 var usually = Tolerance{Down: 0.1, Up: 0.1, Initialization: 5 * time.Minute, Readiness: 30 * time.Second}
 
 var epoch = time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)
 
-// figures are metrics that say what they were told to.
+// figures implements Metrics with fixed values.
 type figures struct {
-	pods  map[string]Sample // nil: no answer
+	pods  map[string]Sample // nil means an error
 	total *int64
 }
 
@@ -67,8 +67,8 @@ func (f figures) External(context.Context, string, autoscalingv2.MetricIdentifie
 	return f.one()
 }
 
-// uses makes ready pods that request a core each, with what they use, in thousandths; "-" is a pod without a sample,
-// "s" one that is starting, "p" one that is pending, "d" one that is being deleted, "n" one that was never ready.
+// uses creates ready pods that request one core each, and their samples in thousandths. A pod "-" has no sample, "s" is
+// starting, "p" is pending, "d" is being deleted, and "n" was never ready.
 func uses(words string) (out []*corev1.Pod, samples map[string]Sample) {
 	samples = map[string]Sample{}
 	for i, word := range strings.Fields(words) {
@@ -94,7 +94,7 @@ func uses(words string) (out []*corev1.Pod, samples map[string]Sample) {
 			pod.Status.StartTime = &metav1.Time{Time: epoch.Add(-time.Minute)}
 			ready.LastTransitionTime = metav1.NewTime(
 				epoch.Add(-30 * time.Second),
-			) // since less than the sample's window
+			) // for less than the sample's window
 		case "p":
 			pod.Status.Phase = corev1.PodPending
 		case "d":
@@ -122,12 +122,12 @@ func TestHowManyPodsAUtilizationAsksFor(t *testing.T) {
 	}{
 		{"500 500 500", 50, 3}, {"550 550 550", 50, 3}, {"560 560 560", 50, 4}, {"1000 1000 1000", 50, 6},
 		{"100 100 100 100", 50, 1}, {"460 460", 50, 2}, {"0 0", 50, 0},
-		{"1000 1000 -", 50, 4},   // the missing one is taken to use nothing
-		{"700 -", 60, 2},         // which turns the direction
-		{"100 100 100 -", 50, 3}, // the missing one is taken to use all that it requests
-		{"400 -", 50, 2},         // which would be more than there are
+		{"1000 1000 -", 50, 4},   // the missing pod is assumed to use nothing
+		{"700 -", 60, 2},         // this assumption would reverse the direction
+		{"100 100 100 -", 50, 3}, // the missing pod is assumed to use all that it requests
+		{"400 -", 50, 2},         // the result would be more than the present number
 		{"1000 1000 s", 50, 4}, {"1000 1000 p", 50, 4}, {"1000 1000 n", 50, 4}, {"1000 1000 d", 50, 4},
-		{"100 100 s", 50, 1}, // for fewer, those that start do not count
+		{"100 100 s", 50, 1}, // when scaling down, starting pods do not count
 		{"100 100 p", 50, 1},
 	} {
 		pods, samples := uses(c.pods)
@@ -268,10 +268,10 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 		hpa     *autoscalingv2.HorizontalPodAutoscaler
 		change  func(*autoscalingv2.HorizontalPodAutoscaler)
 		pods    string
-		wanted  int32 // as many as pods, when zero
+		wanted  int32 // zero means as many as pods
 		total   *int64
-		asleep  bool // the autoscaler scaled it to zero
-		silent  bool // of pods nothing is measured
+		asleep  bool // the autoscaler itself scaled it to zero
+		silent  bool // there are no samples of pods
 		history History
 		want    int32
 		reason  string

@@ -12,30 +12,32 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// target is what an autoscaler scales, as it is now.
+// target is the current state of the object that an autoscaler scales.
 type target struct {
 	namespace    string
 	selector     labels.Selector
 	pods         []*corev1.Pod
 	wanted, have int32 // replicas by its spec and by its status
 	tolerance    Tolerance
-	downWindow   time.Duration // of stabilization, where the autoscaler has none of its own
+	downWindow   time.Duration // scale-down stabilization, for autoscalers that set none
 	now          time.Time
-	// has the selector and the pods filled in, or says why there are none; nil where they are
-	find   func(*target) error
-	object func(autoscalingv2.CrossVersionObjectReference) (string, error) // path of an object for Metrics.Object
-	// counted is told that a metric is being measured, and what came of it; nil: nobody is.
+	// find sets the selector and the pods, or returns why it cannot. It is nil if they are set already.
+	find func(*target) error
+	// returns the path of an object for Metrics.Object
+	object func(autoscalingv2.CrossVersionObjectReference) (string, error)
+	// counted is called before a metric is measured, and returns a function to call with the result. nil means that
+	// measurements are not counted.
 	counted func(autoscalingv2.MetricSourceType) func(asked int32, f *failure)
 }
 
-// answer is what one metric asks for, and how it is told.
+// answer is the number of replicas that a metric asks for, with its name and status.
 type answer struct {
 	replicas int32
 	name     string
 	status   autoscalingv2.MetricStatus
 }
 
-// failure is why a metric gives no answer; reason is the condition's and the event's.
+// failure is the reason why a metric could not be evaluated. reason is used in the condition and the event.
 type failure struct {
 	reason string
 	err    error
@@ -127,7 +129,7 @@ func (t target) measure(ctx context.Context, m Metrics, spec autoscalingv2.Metri
 	return a, nil
 }
 
-// resource answers a metric about what pods use, or one container of each.
+// resource evaluates a metric about the resource use of pods, or of one container of each pod.
 func (t target) resource(
 	ctx context.Context,
 	m Metrics,
@@ -168,7 +170,7 @@ func (t target) resource(
 		)
 }
 
-// figure answers a metric that is one number for all pods.
+// figure evaluates a metric that is one number for all pods.
 func (t target) figure(to autoscalingv2.MetricTarget, total int64) (int32, autoscalingv2.MetricValueStatus, error) {
 	if to.AverageValue != nil {
 		u := byShare(t.have, value(to.AverageValue), total, t.tolerance)
@@ -178,7 +180,7 @@ func (t target) figure(to autoscalingv2.MetricTarget, total int64) (int32, autos
 	return replicas, autoscalingv2.MetricValueStatus{Value: milli(total)}, err
 }
 
-// inFull says of the error of a metric which one it was, as the event about all of an autoscaler's metrics does.
+// inFull adds the metric to an error, in the words of the event about all of an autoscaler's metrics.
 func inFull(spec autoscalingv2.MetricSpec, err error) error {
 	switch {
 	case spec.Resource != nil:

@@ -20,9 +20,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Metrics are what a target's load is read from. Each answer is an error or complete: no samples is not no load.
+// Metrics reads a target's load. Each method returns a complete answer or an error: missing samples do not mean that
+// there is no load.
 type Metrics interface {
-	// Resource returns what pods use, of a resource; of one container where it is named.
+	// Resource returns each pod's use of a resource, or that of one container if container is not empty.
 	Resource(
 		ctx context.Context,
 		namespace string,
@@ -36,19 +37,19 @@ type Metrics interface {
 		selector labels.Selector,
 		metric autoscalingv2.MetricIdentifier,
 	) (map[string]Sample, error)
-	// Object returns a figure about an object, whose path is as in the API: namespaces/n/RESOURCE.GROUP/NAME.
+	// Object returns a value of an object. path is the object's path in the API: namespaces/n/RESOURCE.GROUP/NAME.
 	Object(ctx context.Context, path string, metric autoscalingv2.MetricIdentifier) (int64, error)
 	External(ctx context.Context, namespace string, metric autoscalingv2.MetricIdentifier) (int64, error)
 }
 
-// served reads the metrics that API servers offer behind the cluster's.
+// served reads metrics from the API servers that are aggregated behind the cluster's.
 type served struct{ client rest.Interface }
 
-// answerTimeout bounds one question, so that metrics of a server that hangs hold up nothing else.
+// answerTimeout bounds one request, so that a metrics server that hangs delays nothing else.
 const answerTimeout = 10 * time.Second
 
-// podMetricsList and metricValueList are the parts of metrics.k8s.io, custom.metrics.k8s.io and external.metrics.k8s.io
-// that are read.
+// podMetricsList and metricValueList hold the fields that are read from answers of metrics.k8s.io,
+// custom.metrics.k8s.io and external.metrics.k8s.io.
 type podMetricsList struct {
 	Items []struct {
 		Metadata   metav1.ObjectMeta `json:"metadata"`
@@ -70,7 +71,7 @@ type metricValueList struct {
 	} `json:"items"`
 }
 
-// get reads what is asked of an API by the name of a resource.
+// get reads a path of a metrics API into a value. of names the resource in errors.
 func (s served) get(ctx context.Context, into any, of schema.GroupResource, query url.Values, parts ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -114,7 +115,7 @@ func about(of schema.GroupResource, err error) error {
 	return apierrors.NewGenericServerResponse(int(status.ErrStatus.Code), "get", of, "", cause.Message, 0, true)
 }
 
-// The groups of the APIs that metrics are read from.
+// API groups that metrics are read from.
 const (
 	resourceMetrics = "metrics.k8s.io"
 	customMetrics   = "custom.metrics.k8s.io"
@@ -152,7 +153,7 @@ pods:
 			}
 			quantity, ok := c.Usage[name]
 			if !ok {
-				continue pods // half of a pod's use is not its use
+				continue pods // a sample without every container would be too low
 			}
 			found = true
 			sample.Value += quantity.MilliValue()

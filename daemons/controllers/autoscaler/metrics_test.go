@@ -16,7 +16,7 @@ import (
 	"clusterctl/kube/discovery"
 )
 
-// answers serves what servers of metrics say, by path and query.
+// answers returns a client of metrics servers that give these answers, by path and query.
 func answers(t *testing.T, by map[string]string) served {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func TestMetricsAreReadFromTheirAPIs(t *testing.T) {
 	}
 }
 
-// An API that no server answers for is named as upstream names it: people look for these messages.
+// The error for a missing API has upstream's text, since users search for it.
 func TestAnAPIThatIsMissingIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		code                          int

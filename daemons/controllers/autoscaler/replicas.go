@@ -9,29 +9,32 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Sample is what one pod uses, in thousandths.
+// Sample is one pod's use in thousandths of the unit.
 type Sample struct {
 	Value  int64
 	At     time.Time
-	Window time.Duration // before At, over which Value is an average
+	Window time.Duration // length of the period before At over which Value is an average
 }
 
-// Tolerance is how far from one the ratio of use to target may be before anything is done, and how long the processor's
-// use by pods that start says little about the load.
+// Tolerance holds how far the ratio of use to target may differ from one before the number of replicas changes. It also
+// holds how long the CPU use of starting pods is ignored.
 type Tolerance struct {
-	Down, Up       float64
-	Initialization time.Duration // after a pod's start, samples from before it was ready do not count
-	Readiness      time.Duration // a pod that was not ready for longer has become so, if it is not
+	Down, Up float64
+	// for this time after a pod's start, CPU samples from before it became ready are ignored
+	Initialization time.Duration
+	// a pod that became unready later than this after its start was ready before, so its CPU samples count
+	Readiness time.Duration
 }
 
 func (t Tolerance) holds(ratio float64) bool { return 1-t.Down <= ratio && ratio <= 1+t.Up }
 
-// group is how the pods of a target count.
+// group sorts the pods of a target by whether their samples count.
 type group struct {
 	measured, unready, missing []*corev1.Pod
 }
 
-// sortPods says which pods' samples count: not of those that end, nor, for the processor, of those that start.
+// sortPods sorts pods by whether their samples count. Pods that are ending are left out. CPU samples of starting pods
+// do not count.
 func sortPods(
 	pods []*corev1.Pod,
 	samples map[string]Sample,
@@ -65,19 +68,19 @@ func (t Tolerance) starting(pod *corev1.Pod, sample Sample, now time.Time) bool 
 		if pod.Status.StartTime.Add(t.Initialization).After(now) {
 			return unready || sample.At.Before(changed.Add(sample.Window))
 		}
-		return unready && pod.Status.StartTime.Add(t.Readiness).After(changed) // it was never ready
+		return unready && pod.Status.StartTime.Add(t.Readiness).After(changed) // the pod has never been ready
 	}
 	return true
 }
 
-// Use is what a metric asks for.
+// Use is the result of evaluating a metric.
 type Use struct {
 	Replicas    int32
-	Utilization int32 // percent of what was requested
-	Average     int64 // per pod, in thousandths
+	Utilization int32 // percent of the requested amount
+	Average     int64 // per pod, in thousandths of the unit
 }
 
-// byUtilization works out how many pods it takes for them to use target percent of what they request.
+// byUtilization computes how many pods are needed so that they use target percent of what they request.
 func byUtilization(
 	current, target int32,
 	pods []*corev1.Pod,
@@ -109,7 +112,7 @@ func byUtilization(
 	if wanted == 0 {
 		return Use{}, errors.New("no metrics returned matched known pods")
 	}
-	// Whole percents, by floating point: a hundredfold of bytes in thousandths may be more than an int64 can hold.
+	// Whole percents in floating point: 100 times an amount of bytes in thousandths can overflow an int64.
 	percent := func() float64 { return math.Trunc(float64(used) * 100 / float64(wanted)) }
 	ratio := func() float64 { return percent() / float64(target) }
 	u := Use{Utilization: int32(min(percent(), math.MaxInt32)), Average: used / int64(len(g.measured))}
@@ -123,7 +126,7 @@ func byUtilization(
 	return u, nil
 }
 
-// byAverage works out how many pods it takes for each to use target.
+// byAverage computes how many pods are needed so that each uses target.
 func byAverage(
 	current int32,
 	target int64,
@@ -156,9 +159,9 @@ func byAverage(
 	return u, nil
 }
 
-// replicas answers the ratio of use to target. Pods without a sample are taken to use what they should when it is about
-// fewer, and nothing when it is about more; those that start, nothing then. assume takes in one such pod and returns
-// the ratio with it.
+// replicas returns the number of replicas for the ratio of use to target. Pods without a sample are assumed to use the
+// target if the ratio is below one, and nothing if it is above. If it is above, starting pods are assumed to use
+// nothing too. assume adds one such pod and returns the new ratio.
 func (g group) replicas(
 	current int32,
 	ratio float64,
@@ -190,12 +193,12 @@ func (g group) replicas(
 	}
 	replicas := ceil(adjusted * float64(n))
 	if adjusted < 1 && replicas > current || adjusted > 1 && replicas < current {
-		return current // the pods are others than those that were counted
+		return current // the measured pods are not the pods that current counts
 	}
 	return replicas
 }
 
-// byTotal works out how many pods it takes for one figure to come down to target, from as many as are ready.
+// byTotal computes how many pods are needed to bring one total down to target, based on the number of ready pods.
 func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance Tolerance) (int32, error) {
 	ratio := float64(value) / float64(target)
 	if current == 0 {
@@ -218,7 +221,7 @@ func byTotal(current int32, target, value int64, pods []*corev1.Pod, tolerance T
 	return ceil(ratio * float64(ready)), nil
 }
 
-// byShare works out how many pods it takes for each one's share of a figure to be target.
+// byShare computes how many pods are needed so that each one's share of a total is target.
 func byShare(current int32, target, value int64, tolerance Tolerance) Use {
 	u := Use{Replicas: current}
 	if current > 0 {
@@ -241,7 +244,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// requested returns what a pod, or one container of it, requests of a resource, in thousandths.
+// requested returns the amount of a resource that a pod, or one of its containers, requests, in thousandths.
 func requested(pod *corev1.Pod, resource corev1.ResourceName, container string) (int64, error) {
 	if r := pod.Spec.Resources; container == "" && r != nil {
 		if q, ok := r.Requests[resource]; ok {

@@ -1,6 +1,6 @@
-// Package binder binds claims to volumes and keeps the phases of both: which volume a claim gets, what becomes of a
-// volume whose claim is gone. It makes no volumes and removes none: provisioners do, and it tells them for which claims
-// and volumes.
+// Package binder binds claims to volumes and manages the phases of both. It decides which volume a claim gets and what
+// happens to a volume whose claim is gone. Provisioners create and remove volumes. The binder marks the claims and
+// volumes for them.
 package binder
 
 import (
@@ -13,33 +13,33 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// Surroundings are what is decided about a claim by.
+// Surroundings is everything that DecideClaim reads besides the claim.
 type Surroundings struct {
-	Volumes []*corev1.PersistentVolume // all there are; where the claim names one, that one is enough
-	Class   *storagev1.StorageClass    // of the claim; nil when there is none of the name
-	Default *storagev1.StorageClass    // of claims without a class, or nil
+	Volumes []*corev1.PersistentVolume // all volumes; if the claim names one, that volume is sufficient
+	Class   *storagev1.StorageClass    // the claim's class; nil if it does not exist
+	Default *storagev1.StorageClass    // the default class for claims without a class, or nil
 	Waiting []string                   // pods that use the claim and have no node
 }
 
-// Event is what is said of an object.
+// Event is an event to record for an object.
 type Event struct{ Type, Reason, Message string }
 
-// ClaimDecision is what is to be done about a claim.
+// ClaimDecision holds the actions for a claim.
 type ClaimDecision struct {
 	Phase       corev1.PersistentVolumeClaimPhase
-	Bind        *corev1.PersistentVolume // with Bound
-	Class       string                   // which the claim gets since it had none
-	Provisioner string                   // who is to make a volume
+	Bind        *corev1.PersistentVolume // the volume to bind, with phase Bound
+	Class       string                   // the class to set on a claim that has none
+	Provisioner string                   // the provisioner that should create a volume
 	Event       *Event
 }
 
-// DecideClaim decides about a claim.
+// DecideClaim returns the actions for a claim.
 func DecideClaim(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 	if _, completed := claim.Annotations[storage.AnnBindCompleted]; completed {
 		return keep(claim, s)
 	}
 	if claim.DeletionTimestamp != nil {
-		return ClaimDecision{Phase: corev1.ClaimPending} // it is only still used, and has nothing to give
+		return ClaimDecision{Phase: corev1.ClaimPending} // it is only retained while it is in use, and needs no volume
 	}
 	if claim.Spec.VolumeName != "" {
 		return take(claim, s)
@@ -106,7 +106,7 @@ func waiting(pods []string) *Event {
 	}
 }
 
-// take decides about a claim that asks for one volume. That may still have to come.
+// take handles a claim that asks for a certain volume. That volume need not exist yet.
 func take(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 	v := named(s.Volumes, claim.Spec.VolumeName)
 	pending := ClaimDecision{Phase: corev1.ClaimPending}
@@ -134,7 +134,8 @@ func take(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 	return pending
 }
 
-// keep decides about a claim that was bound before. Its volume is never replaced by another: the data was on that one.
+// keep handles a claim that was bound before. Its volume is never replaced by another, since the data is on that
+// volume.
 func keep(claim *corev1.PersistentVolumeClaim, s Surroundings) ClaimDecision {
 	lost := func(reason, message string) ClaimDecision {
 		d := ClaimDecision{Phase: corev1.ClaimLost}

@@ -7,19 +7,20 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// hasClass says whether a claim has decided about its class: the empty one is a decision, too.
+// hasClass reports whether a claim specifies a class. The empty class counts as specified.
 func hasClass(claim *corev1.PersistentVolumeClaim) bool {
 	_, beta := claim.Annotations[corev1.BetaStorageClassAnnotation]
 	return beta || claim.Spec.StorageClassName != nil
 }
 
-// waitsForConsumer says whether claims of a class are bound only when a pod that uses them has been given a node.
+// waitsForConsumer reports whether claims of a class are bound only after a pod that uses them has a node.
 func waitsForConsumer(class *storagev1.StorageClass) bool {
 	return class != nil && class.VolumeBindingMode != nil &&
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// defaultClass is the class of claims that name none: of several the newest, as the API server has it for new claims.
+// defaultClass returns the class of claims that specify none. Of several default classes it returns the newest, as the
+// API server does for new claims.
 func defaultClass(classes []*storagev1.StorageClass) *storagev1.StorageClass {
 	var best *storagev1.StorageClass
 	for _, c := range classes {

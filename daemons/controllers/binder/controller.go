@@ -22,7 +22,7 @@ import (
 
 type controller struct {
 	loop.Context
-	loop.Loop // of claims by namespace/name, and of volumes by name
+	loop.Loop // keys are namespace/name for claims, and the name for volumes
 	claims    corelisters.PersistentVolumeClaimLister
 	volumes   corelisters.PersistentVolumeLister
 	classes   storagelisters.StorageClassLister
@@ -65,7 +65,7 @@ func New(c loop.Context) loop.Controller {
 	return b
 }
 
-// claimChanged looks at a claim and at the volumes that say that they are its.
+// claimChanged queues a claim and the volumes that refer to it.
 func (b *controller) claimChanged(obj any) {
 	claim, ok := obj.(*corev1.PersistentVolumeClaim)
 	if !ok {
@@ -77,8 +77,8 @@ func (b *controller) claimChanged(obj any) {
 	}
 }
 
-// volumeChanged looks at a volume, at the claims that it and that name each other and, when it is free, at those that
-// could take it.
+// volumeChanged queues a volume and the claims that it refers to or that refer to it. If the volume is free, it also
+// queues the claims that could use it.
 func (b *controller) volumeChanged(old, obj any) {
 	for _, o := range []any{old, obj} {
 		v, ok := o.(*corev1.PersistentVolume)
@@ -97,7 +97,7 @@ func (b *controller) volumeChanged(old, obj any) {
 	}
 }
 
-// classChanged looks at the claims that wait for a class and, when that is for all, at those without one.
+// classChanged queues the claims that wait for a class and, if it is the default class, those without a class.
 func (b *controller) classChanged(old, obj any) {
 	for _, o := range []any{old, obj} {
 		if class, ok := o.(*storagev1.StorageClass); ok {
@@ -109,8 +109,8 @@ func (b *controller) classChanged(old, obj any) {
 	}
 }
 
-// podChanged looks at the claims without volumes of a pod that comes, goes or gets its node: what they wait for is
-// told.
+// podChanged queues the unbound claims of a pod that was created, was deleted or got its node, because their events say
+// what they wait for.
 func (b *controller) podChanged(old, obj any) {
 	before, _ := old.(*corev1.Pod)
 	after, _ := obj.(*corev1.Pod)
@@ -167,7 +167,7 @@ func (b *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	}
 	d := DecideClaim(claim, s)
 	if d.Phase == corev1.ClaimLost && claim.Status.Phase != corev1.ClaimLost {
-		// A claim is called lost only after the API server has confirmed it: the cache may be behind.
+		// Set the phase Lost only after the API server has confirmed it: the cache may be behind.
 		if claim, s.Volumes, err = b.liveClaim(ctx, claim); err != nil || claim == nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (b *controller) syncVolume(ctx context.Context, name string) error {
 	}
 	d := DecideVolume(v, claim)
 	if d.Unbind || orphaned(v, claim) && v.Status.Phase != d.Phase {
-		// A volume is released only after the API server has confirmed it: the cache may be behind.
+		// Release a volume only after the API server has confirmed it: the cache may be behind.
 		if v, claim, err = b.liveVolume(ctx, v); err != nil || v == nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// volumeCount are the metrics of how many volumes and claims there are, counted when somebody asks.
+// volumeCount collects the numbers of volumes and claims at each scrape.
 type volumeCount struct {
 	volumes corelisters.PersistentVolumeLister
 	claims  corelisters.PersistentVolumeClaimLister
@@ -90,7 +90,7 @@ func modeOf(v *corev1.PersistentVolume) string {
 	return string(*v.Spec.VolumeMode)
 }
 
-// pluginOf is the name of what mounts a volume.
+// pluginOf returns the name of the volume plugin that mounts a volume.
 func pluginOf(v *corev1.PersistentVolume) string {
 	switch {
 	case v.Spec.HostPath != nil:

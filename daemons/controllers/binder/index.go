@@ -7,7 +7,7 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// index finds the claims and volumes that a change concerns without looking at all of them.
+// index finds the claims and volumes that a change affects without scanning all of them.
 type index struct{ claims, volumes cache.Indexer }
 
 const (
@@ -16,7 +16,7 @@ const (
 	byClass  = "claims without volume by class"
 )
 
-// newIndex adds the indexes to informers that have not started.
+// newIndex adds the indexes to informers that are not started yet.
 func newIndex(claims, volumes cache.SharedIndexInformer) index {
 	_ = claims.AddIndexers(cache.Indexers{
 		byVolume: func(obj any) ([]string, error) {
@@ -48,7 +48,7 @@ func (x index) unbound(class string) []string   { return keys(x.claims, byClass,
 func keys(from cache.Indexer, index, value string) []string {
 	found, err := from.IndexKeys(index, value)
 	if err != nil {
-		return nil // there is no such index, which New has added
+		return nil // impossible: newIndex has added the index
 	}
 	return found
 }

@@ -10,7 +10,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// liveClaim reads a claim and the volume that it names from the API server; nil for a claim that is gone or another.
+// liveClaim reads a claim and the volume that it names from the API server. It returns nil if the claim is gone or was
+// replaced by another of the same name.
 func (b *controller) liveClaim(
 	ctx context.Context,
 	was *corev1.PersistentVolumeClaim,
@@ -33,7 +34,8 @@ func (b *controller) liveClaim(
 	return claim, []*corev1.PersistentVolume{v}, nil
 }
 
-// liveVolume reads a volume and the claim that it names from the API server; nil for a volume that is gone or another.
+// liveVolume reads a volume and the claim that it names from the API server. It returns nil if the volume is gone or
+// was replaced by another of the same name.
 func (b *controller) liveVolume(
 	ctx context.Context,
 	was *corev1.PersistentVolume,

@@ -12,9 +12,9 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// match returns the volume that a claim without one gets, nil when there is none. What is reserved for the claim comes
-// first; then what offers the fewest ways of access that it did not ask for, and of those the smallest. A claim that
-// waits for its first consumer gets only what is reserved for it: the rest is the scheduler's choice.
+// match returns the volume that a claim without a volume gets, or nil. A volume that is reserved for the claim comes
+// first, then one with the fewest access modes, then the smallest. A claim that waits for its first consumer gets only
+// a volume that is reserved for it, because the scheduler selects its volume.
 func match(
 	claim *corev1.PersistentVolumeClaim,
 	volumes []*corev1.PersistentVolume,
@@ -24,7 +24,7 @@ func match(
 	if claim.Spec.Selector != nil {
 		s, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
 		if err != nil {
-			return nil // the API server has checked it
+			return nil // impossible: the API server has validated it
 		}
 		selector = s
 	}
@@ -51,7 +51,7 @@ func match(
 	return best
 }
 
-// before says whether a claim rather gets a than b, which both would do.
+// before reports whether a is preferred to b. Both fit the claim.
 func before(a, b *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	if x, y := refersTo(a, claim), refersTo(b, claim); x != y {
 		return x
@@ -65,7 +65,7 @@ func before(a, b *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) 
 	return strings.Compare(a.Name, b.Name) < 0
 }
 
-// misfit says why a volume that a claim names cannot be its, "" when it can.
+// misfit returns why a claim cannot have the volume that it names, or "" if it can.
 func misfit(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) string {
 	switch {
 	case v.DeletionTimestamp != nil:
@@ -84,15 +84,15 @@ func misfit(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) str
 	return ""
 }
 
-// refersTo says whether a volume is reserved for or bound to a claim: one that has no UID yet means whoever has the
-// name.
+// refersTo reports whether a volume is reserved for or bound to a claim. A reference without a UID means any claim of
+// that name.
 func refersTo(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	return ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name &&
 		(ref.UID == "" || ref.UID == claim.UID)
 }
 
-// larger says whether a claim asks for more than a volume has.
+// larger reports whether a claim requests more than a volume's capacity.
 func larger(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return v.Spec.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0
 }

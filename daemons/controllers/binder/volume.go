@@ -9,17 +9,19 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// VolumeDecision is what is to be done about a volume.
+// VolumeDecision holds the actions for a volume.
 type VolumeDecision struct {
-	Phase      corev1.PersistentVolumePhase
-	Message    string // of the phase
-	Unbind     bool   // the claim has another volume: this one is free, or reserved for the name as before
+	Phase   corev1.PersistentVolumePhase
+	Message string // the status message for the phase
+	// the claim has another volume: remove the reference, or only its UID if a user reserved the volume for the claim's
+	// name
+	Unbind     bool
 	Event      *Event
-	ClaimEvent *Event // said of the claim
-	WakeClaim  bool   // the claim is what has to be looked at
+	ClaimEvent *Event // an event to record for the claim
+	WakeClaim  bool   // queue the claim
 }
 
-// DecideVolume decides about a volume. claim is what its claimRef names, nil when that is known not to exist.
+// DecideVolume returns the actions for a volume. claim is the claim that claimRef names, or nil if it does not exist.
 func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) VolumeDecision {
 	if v.Spec.ClaimRef == nil || v.Spec.ClaimRef.UID == "" {
 		return VolumeDecision{Phase: corev1.VolumeAvailable, WakeClaim: claim != nil}
@@ -47,18 +49,18 @@ func DecideVolume(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 	case claim.Spec.VolumeName == v.Name:
 		return VolumeDecision{Phase: corev1.VolumeBound}
 	case provisioned && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
-		return release(v) // it was made for this claim, which has got another
+		return release(v) // it was created for this claim, which has another volume now
 	}
 	return VolumeDecision{Phase: corev1.VolumeAvailable, Unbind: true}
 }
 
-// orphaned says whether the claim that a volume is bound to is gone. One of the same name is another.
+// orphaned reports whether the claim that a volume is bound to is gone. Another claim of the same name does not count.
 func orphaned(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && (claim == nil || claim.UID != v.Spec.ClaimRef.UID)
 }
 
-// release decides about a volume whose claim is gone. Who provisioned it removes it when its policy says so; what has
-// failed stays so until that succeeds.
+// release handles a volume whose claim is gone. Its provisioner removes the volume if the reclaim policy says so. A
+// volume in phase Failed stays Failed until that succeeds.
 func release(v *corev1.PersistentVolume) VolumeDecision {
 	d := VolumeDecision{Phase: corev1.VolumeReleased}
 	if v.Status.Phase == corev1.VolumeFailed {

@@ -16,8 +16,9 @@ import (
 // yes is the value of upstream's annotations.
 const yes = "yes"
 
-// bind makes a claim and a volume point at each other. The volume comes first: as long as it does not name the claim,
-// nobody believes the claim. Whoever wrote meanwhile wins, and it is decided anew.
+// bind makes a claim and a volume refer to each other. The volume is written first: a claim's reference counts only if
+// the volume refers to the claim too. If another client wrote in between, the write fails and the next sync decides
+// again.
 func (b *controller) bind(ctx context.Context, claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) error {
 	v, err := b.nameClaim(ctx, claim, v)
 	if err != nil {
@@ -41,8 +42,8 @@ func (b *controller) bind(ctx context.Context, claim *corev1.PersistentVolumeCla
 	return b.setClaim(ctx, claim, corev1.ClaimBound, v)
 }
 
-// nameClaim has a volume name its claim. Before that is written, the claim is asked whether it is still there: a volume
-// that named one that is gone would be given up.
+// nameClaim writes the reference to the claim into a volume. Before that, it reads the claim from the API server: a
+// volume that refers to a deleted claim would be released.
 func (b *controller) nameClaim(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,
@@ -73,8 +74,8 @@ func (b *controller) nameClaim(
 	return updated, nil
 }
 
-// unbind takes back what bind wrote into a volume: all of it, or the UID where somebody else had reserved it for the
-// name.
+// unbind reverts what bind wrote into a volume: the whole reference, or only the UID if a user had reserved the volume
+// for the claim's name.
 func (b *controller) unbind(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolume, error) {
 	updated := v.DeepCopy()
 	if _, ours := v.Annotations[storage.AnnBoundByController]; ours {
@@ -90,7 +91,7 @@ func (b *controller) unbind(ctx context.Context, v *corev1.PersistentVolume) (*c
 	return updated, nil
 }
 
-// setPhase writes a volume's phase. When it came to it, the API server notes.
+// setPhase writes a volume's phase. The API server sets the transition time.
 func (b *controller) setPhase(
 	ctx context.Context,
 	v *corev1.PersistentVolume,
@@ -109,7 +110,7 @@ func (b *controller) setPhase(
 	return updated, nil
 }
 
-// setClaim writes a claim's phase and what its volume offers. v is nil for a claim that has none.
+// setClaim writes a claim's phase and what its volume offers. v is nil for a claim without a volume.
 func (b *controller) setClaim(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,
@@ -130,8 +131,8 @@ func (b *controller) setClaim(
 	return nil
 }
 
-// claimStatus is what a claim's status becomes. The capacity is taken when the claim is bound, and afterwards is who
-// resizes': the file system may be smaller than the volume.
+// claimStatus returns the new status of a claim. It sets the capacity when the claim is bound. Later the resizers own
+// it, since the file system may be smaller than the volume.
 func claimStatus(
 	claim *corev1.PersistentVolumeClaim,
 	phase corev1.PersistentVolumeClaimPhase,

@@ -18,7 +18,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// said is what a claim and a volume say of each other, by fields and annotations.
+// said returns how a claim and a volume refer to each other, by their fields and annotations.
 func said(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (claim, volume string) {
 	marks := func(o metav1.ObjectMeta) (out string) {
 		for _, key := range []string{"pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller",
@@ -56,7 +56,8 @@ func said(c *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) (claim, v
 	return claim, volume
 }
 
-// What is written of a claim and of a volume when they are bound, each way round, and when they lose each other.
+// The test covers what is written to a claim and a volume when they are bound, in either order, and when the binding is
+// lost.
 func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 	type pv = corev1.PersistentVolume
 	type pvc = corev1.PersistentVolumeClaim
@@ -139,7 +140,7 @@ func TestWhatIsWrittenOfClaimsAndVolumes(t *testing.T) {
 			put(c.class, informers.StorageClasses(factory).Informer())
 		}
 		for _, key := range []string{"d/c", "a"} {
-			// The caches show what was written for the claim before the volume is looked at.
+			// The caches must show what was written for the claim before the volume is synced.
 			if v, err := client.CoreV1().PersistentVolumes().Get(t.Context(), "a", metav1.GetOptions{}); err == nil {
 				_ = informers.PersistentVolumes(factory).Informer().GetIndexer().Update(v)
 			}

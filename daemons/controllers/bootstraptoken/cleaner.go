@@ -19,7 +19,7 @@ type cleaner struct {
 	secrets corelisters.SecretLister
 }
 
-// NewCleaner returns the controller that deletes tokens whose time is over.
+// NewCleaner returns the controller that deletes expired tokens.
 func NewCleaner(c loop.Context) loop.Controller {
 	secrets := informers.Secrets(c.Informers)
 	t := &cleaner{Context: c, secrets: secrets.Lister()}
@@ -60,7 +60,7 @@ func (t *cleaner) sync(ctx context.Context, key string) error {
 	case !over:
 		return nil
 	}
-	// One whose time was extended meanwhile is another version.
+	// The deletion fails if the token was changed in between, for example to extend it.
 	if err := t.Client.CoreV1().Secrets(namespace).Delete(ctx, name, loop.AsSeen(s)); err != nil &&
 		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete the expired bootstrap token %s: %w", name, err)

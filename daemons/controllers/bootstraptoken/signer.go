@@ -18,18 +18,18 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// clusterInfo is the ConfigMap of kube-public that machines read before they trust the cluster.
+// clusterInfo is the ConfigMap in kube-public that machines read before they trust the cluster.
 const clusterInfo = "cluster-info"
 
 type signer struct {
 	loop.Context
 	loop.Loop
-	own     *informers.Factory // of that ConfigMap alone
+	own     *informers.Factory // watches only that ConfigMap
 	secrets corelisters.SecretLister
 	maps    corelisters.ConfigMapLister
 }
 
-// NewSigner returns the controller that keeps cluster-info signed.
+// NewSigner returns the controller that signs cluster-info.
 func NewSigner(c loop.Context) loop.Controller {
 	own := informers.New(c.Client, informers.WithNamespace(metav1.NamespacePublic),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
@@ -98,7 +98,7 @@ func (s *signer) sync(ctx context.Context, _ string) error {
 	return nil
 }
 
-// next is when the first of the tokens ends; zero: none does.
+// next returns the time until the first of the tokens expires. Zero means that none expires.
 func next(secrets []*corev1.Secret, now time.Time) (soonest time.Duration) {
 	for _, s := range secrets {
 		if remaining, _ := left(s, now); isToken(s) && remaining > 0 && (soonest == 0 || remaining < soonest) {

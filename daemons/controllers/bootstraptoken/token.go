@@ -1,6 +1,5 @@
-// Package bootstraptoken looks after the tokens with which machines join: it deletes those whose time is over, and
-// signs with the others what a machine may know of the cluster before it trusts it. Who may use a token is the API
-// server's to say.
+// Package bootstraptoken manages the tokens with which machines join. It deletes expired tokens. With the others it
+// signs cluster-info, which a machine reads before it trusts the cluster. The API server decides who may use a token.
 package bootstraptoken
 
 import (
@@ -27,12 +26,13 @@ var (
 	validSecret = regexp.MustCompile(`^[a-z0-9]{16}$`)
 )
 
-// isToken says whether a Secret is meant to be a token.
+// isToken reports whether a Secret is a bootstrap token.
 func isToken(s *corev1.Secret) bool {
 	return s.Namespace == metav1.NamespaceSystem && s.Type == corev1.SecretTypeBootstrapToken
 }
 
-// left is how long a token is still good: zero without over means for ever. A time that cannot be read is over.
+// left returns how long a token is still valid. Zero and not over means for ever. A token with an invalid time counts
+// as expired.
 func left(s *corev1.Secret, now time.Time) (remaining time.Duration, over bool) {
 	text := string(s.Data["expiration"])
 	if text == "" {
@@ -45,7 +45,7 @@ func left(s *corev1.Secret, now time.Time) (remaining time.Duration, over bool) 
 	return until.Sub(now), false
 }
 
-// signing returns the id and the secret of a token that signs.
+// signing returns the id and the secret of a token that may sign. It reports false for other Secrets.
 func signing(s *corev1.Secret, now time.Time) (id, secret string, ok bool) {
 	id, secret = string(s.Data["token-id"]), string(s.Data["token-secret"])
 	_, over := left(s, now)
@@ -54,7 +54,7 @@ func signing(s *corev1.Secret, now time.Time) (id, secret string, ok bool) {
 	return id, secret, ok
 }
 
-// sign returns content's signature by a token, as a JWS with its content left out.
+// sign returns the signature of content by a token, as a JWS with detached content.
 func sign(content, id, secret string) (string, error) {
 	header, err := json.Marshal(struct {
 		Algorithm string `json:"alg"`
@@ -69,8 +69,8 @@ func sign(content, id, secret string) (string, error) {
 	return head + ".." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
 }
 
-// signed returns what cluster-info holds when every token that signs has signed its kubeconfig, and no other. Without a
-// kubeconfig there is nothing to sign, and it stays as it is.
+// signed returns the data of cluster-info with the signatures of exactly the tokens that may sign. Without a kubeconfig
+// there is nothing to sign, and the data stays unchanged.
 func signed(data map[string]string, secrets []*corev1.Secret, now time.Time) (map[string]string, error) {
 	content, ok := data["kubeconfig"]
 	if !ok {

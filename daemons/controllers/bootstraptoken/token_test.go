@@ -28,7 +28,8 @@ func token(id, expiration, signs string) *corev1.Secret {
 	}
 }
 
-func TestWhenATokensTimeIsOver(t *testing.T) { // S12
+// Proves S12.
+func TestWhenATokensTimeIsOver(t *testing.T) {
 	for text, want := range map[string]struct {
 		left time.Duration
 		over bool
@@ -46,7 +47,8 @@ func TestWhenATokensTimeIsOver(t *testing.T) { // S12
 	}
 }
 
-func TestTheTokensThatMaySignDo(t *testing.T) { // S12
+// Proves S12.
+func TestTheTokensThatMaySignDo(t *testing.T) {
 	wrong, short := token("wrong1", "", "true"), token("short1", "", "true")
 	wrong.Name = secretPrefix + "other1"
 	short.Data["token-secret"] = []byte("short")
@@ -77,7 +79,7 @@ func TestTheTokensThatMaySignDo(t *testing.T) { // S12
 	if !slices.Equal(keys, []string{"jws-kubeconfig-abcdef", "kubeconfig", "other"}) {
 		t.Errorf("it holds %v", keys)
 	}
-	// As a machine checks it: with the content put back between the dots.
+	// Verify it as a machine does: put the content back between the dots.
 	head, signature, _ := strings.Cut(got["jws-kubeconfig-abcdef"], "..")
 	mac := hmac.New(sha256.New, []byte("0123456789abcdef"))
 	mac.Write([]byte(head + "." + base64.RawURLEncoding.EncodeToString([]byte("apiVersion: v1"))))

@@ -35,7 +35,7 @@ type approver struct {
 	requests certificateslisters.CertificateSigningRequestLister
 }
 
-// NewApprover returns that controller.
+// NewApprover returns the controller that approves client certificates of nodes.
 func NewApprover(c loop.Context) loop.Controller {
 	requests, nodes := informers.CertificateSigningRequests(c.Informers), informers.Nodes(c.Informers)
 	a := &approver{Context: c, requests: requests.Lister()}
@@ -46,7 +46,7 @@ func NewApprover(c loop.Context) loop.Controller {
 			a.Add(obj)
 		}
 	})
-	// A deleted Node frees its name for the requests that wait for it.
+	// A deleted Node frees its name for requests that wait for it.
 	c.OnChange(nodes.Informer(), func(old, obj any) {
 		if node, ok := old.(*corev1.Node); ok && obj == nil {
 			a.retry(node.Name)

@@ -23,7 +23,7 @@ import (
 )
 
 // TestNodeNamesAreApprovedOnce checks which requests for a node's client certificate are approved automatically.
-// Proves S12 and S21.
+// Proves S12, S21.
 func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	token, node := "system:bootstrap:abcdef", "system:node:a"
 	existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
@@ -113,7 +113,7 @@ func TestNodeNamesAreApprovedOnce(t *testing.T) {
 	}
 }
 
-// TestDeletedNodesFreeTheirName checks that a request that waits for a node name is reconciled again when the Node is
+// TestDeletedNodesFreeTheirName checks that a request that waits for a node name is synced again when the Node is
 // deleted.
 func TestDeletedNodesFreeTheirName(t *testing.T) {
 	r := request(

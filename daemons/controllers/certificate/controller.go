@@ -1,6 +1,5 @@
-// Package certificate signs approved certificate requests for the signers that
-// Kubernetes reserves for client certificates and kubelets, and drops requests that
-// have served their time. Who may approve is RBAC's business.
+// Package certificate signs approved certificate requests of the signers that Kubernetes reserves for client
+// certificates and kubelets. It also deletes old requests. RBAC decides who may approve.
 package certificate
 
 import (
@@ -23,7 +22,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// How long requests are kept, upstream's times: pending ones for a day, others for an hour.
+// How long requests are retained, as upstream does.
 const (
 	keepPending = 24 * time.Hour
 	keepDecided = time.Hour
@@ -95,7 +94,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// sign returns the certificate, or why the request cannot be granted.
+// sign returns the certificate, or refused if the signer does not grant the request.
 func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (cert []byte, refused, err error) {
 	if s.Config.ClusterSigningCertFile == "" {
 		return nil, nil, errors.New("no signing CA is configured (--cluster-signing-cert-file)")
@@ -129,7 +128,7 @@ func (s *controller) sign(request *certificatesv1.CertificateSigningRequest) (ce
 	return certs.EncodeCert(der), nil, nil
 }
 
-// Expiry is when a request is dropped.
+// Expiry returns when a request is deleted.
 func Expiry(request *certificatesv1.CertificateSigningRequest) time.Time {
 	decided := time.Time{}
 	for _, c := range request.Status.Conditions {
@@ -142,7 +141,7 @@ func Expiry(request *certificatesv1.CertificateSigningRequest) time.Time {
 		due = request.CreationTimestamp.Add(keepPending)
 	}
 	if cert, err := certs.ParseCert(request.Status.Certificate); err == nil && cert.NotAfter.Before(due) {
-		return cert.NotAfter // nobody can use it any more
+		return cert.NotAfter // an expired certificate is useless
 	}
 	return due
 }

@@ -15,23 +15,23 @@ import (
 	"clusterctl/certs"
 )
 
-// Certificates begin a little before they are signed, for clocks that are behind. What counts as short-lived lasts as
-// long as was asked for from now on; all others from when they begin. Nobody gets a certificate that ends while he
-// fetches it.
+// NotBefore lies before the time of signing, for clients whose clocks are behind. Lifetimes below shortLife count from
+// now on, longer ones from NotBefore. No lifetime is below leastLife, so that a certificate does not expire while it is
+// being fetched.
 const (
 	backdate  = 5 * time.Minute
 	shortLife = 8 * time.Hour
 	leastLife = 10 * time.Minute
 )
 
-// signers are those whose requests are signed here, each with its judgement of what is asked for.
+// signers holds the signers that this controller signs for, each with the function that refuses requests.
 var signers = map[string]func(*x509.CertificateRequest, []certificatesv1.KeyUsage) error{
 	certificatesv1.KubeAPIServerClientSignerName:        refuseClient,
 	certificatesv1.KubeAPIServerClientKubeletSignerName: refuseKubeletClient,
 	certificatesv1.KubeletServingSignerName:             refuseKubeletServing,
 }
 
-// parse returns what a request contains.
+// parse returns the X.509 request that a CertificateSigningRequest contains.
 func parse(request *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(request.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -44,8 +44,8 @@ func parse(request *certificatesv1.CertificateSigningRequest) (*x509.Certificate
 	return asked, nil
 }
 
-// refusal is why a request's signer does not grant it; nil if it does. The words become the message of the condition
-// Failed.
+// refusal returns why a request's signer does not grant it, or nil if it does. The text becomes the message of the
+// condition Failed.
 func refusal(request *certificatesv1.CertificateSigningRequest, asked *x509.CertificateRequest) error {
 	refuse := signers[request.Spec.SignerName]
 	if refuse == nil {
@@ -54,8 +54,8 @@ func refusal(request *certificatesv1.CertificateSigningRequest, asked *x509.Cert
 	return refuse(asked, request.Spec.Usages)
 }
 
-// refuseClient judges requests for clients of the API server: any subject and any alternative names, for who approves
-// has read them.
+// refuseClient checks requests for clients of the API server. It allows any subject and any alternative names, since
+// the approver has seen them.
 func refuseClient(_ *x509.CertificateRequest, usages []certificatesv1.KeyUsage) error {
 	for _, usage := range usages {
 		switch usage {
@@ -108,7 +108,7 @@ func refuseKubeletServing(asked *x509.CertificateRequest, usages []certificatesv
 	return nil
 }
 
-// unfit is what a request is not signed for, in the words of a condition's message, as clients know them.
+// unfit is the reason why a request is not signed, in the words that clients know from upstream.
 type unfit string
 
 func (u unfit) Error() string { return string(u) }
@@ -120,8 +120,8 @@ const (
 	errURI      = unfit("URI subjectAltNames are not allowed")
 )
 
-// refuseUsages demands of a kubelet's request exactly the usages that it needs: to sign, and what the certificate is
-// for. A key of RSA may also encipher keys.
+// refuseUsages requires exactly the usages that a kubelet's certificate needs: digital signature and purpose. RSA keys
+// may have key encipherment too.
 func refuseUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUsage) error {
 	all := []certificatesv1.KeyUsage{purpose, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment}
 	slices.Sort(all)
@@ -136,8 +136,8 @@ func refuseUsages(usages []certificatesv1.KeyUsage, purpose certificatesv1.KeyUs
 	return nil
 }
 
-// leaf is the certificate of a request that is granted: its subject, its alternative names and its usages, and nothing
-// else that it contains.
+// leaf returns the certificate for a granted request. It takes over the subject, the alternative names and the usages,
+// and nothing else of the request.
 func leaf(
 	request *certificatesv1.CertificateSigningRequest,
 	asked *x509.CertificateRequest,
@@ -156,7 +156,7 @@ func leaf(
 	if lifetime >= shortLife {
 		template.NotAfter = template.NotAfter.Add(-backdate)
 	}
-	for _, usage := range request.Spec.Usages { // no other is granted
+	for _, usage := range request.Spec.Usages { // other usages are not granted
 		switch usage {
 		case certificatesv1.UsageDigitalSignature:
 			template.KeyUsage |= x509.KeyUsageDigitalSignature

@@ -60,7 +60,7 @@ func request(
 
 var began = time.Unix(1_700_000_000, 0)
 
-// signer is the controller, with an authority and a request that is stored.
+// signer returns a controller with a CA, and a client with a stored request.
 func signer(
 	t *testing.T,
 	r *certificatesv1.CertificateSigningRequest,
@@ -100,7 +100,7 @@ func stored(t *testing.T, client *fake.Clientset, name string) *certificatesv1.C
 	return r
 }
 
-// signed is what becomes of an approved request.
+// signed returns an approved request after a sync.
 func signed(
 	t *testing.T,
 	r *certificatesv1.CertificateSigningRequest,
@@ -262,8 +262,8 @@ func TestACertificateKeepsTheWholeSubjectOfItsRequest(t *testing.T) {
 	}
 }
 
-// Who has made the request has not shown that the key is his. The request is left as it is, and tried again, as all
-// that cannot be signed.
+// The requester has not proven ownership of the key. As with all requests that cannot be signed, the request stays
+// unchanged and is tried again.
 func TestARequestWithAFalseSignatureIsNotSigned(t *testing.T) {
 	r := request(
 		t,
@@ -284,7 +284,8 @@ func TestARequestWithAFalseSignatureIsNotSigned(t *testing.T) {
 	}
 }
 
-func TestRequestsAreDroppedInTime(t *testing.T) { // S21
+// Proves S21.
+func TestRequestsAreDroppedInTime(t *testing.T) {
 	made := time.Unix(1000, 0)
 	pending := &certificatesv1.CertificateSigningRequest{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)},

@@ -13,10 +13,11 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// keepPodRequest is how long a PodCertificateRequest is kept, answered or not: upstream's time. The kubelet asks again.
+// keepPodRequest is how long a PodCertificateRequest is retained, answered or not, as upstream does. The kubelet sends
+// a new one when it needs one.
 const keepPodRequest = 15 * time.Minute
 
-// podRequestCleaner deletes PodCertificateRequests that are older than that.
+// podRequestCleaner deletes PodCertificateRequests that are older than keepPodRequest.
 type podRequestCleaner struct {
 	loop.Context
 	loop.Loop

@@ -1,7 +1,7 @@
-// Package cloudnode is the node controller of the bare-metal cloud, as upstream's cloud-node and cloud-node-lifecycle
-// controllers are of others: Nodes get the provider ID, external addresses, region and zone that the inventory has for
-// their machines, and a Node that is not ready and whose machine is not in the inventory any more is deleted. Whether
-// machines are well is the node package's.
+// Package cloudnode is the node controller of the bare-metal cloud. It corresponds to upstream's cloud-node and
+// cloud-node-lifecycle controllers. Nodes get the provider ID, external addresses, region and zone that the inventory
+// has for their machines. A Node that is not ready and whose machine has left the inventory is deleted. Package node
+// monitors the health of nodes.
 package cloudnode
 
 import (
@@ -28,21 +28,21 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// inventoryKey is the queue's key of the inventory: no Node has such a name.
+// inventoryKey is the queue's key for the inventory. No Node has such a name.
 const inventoryKey = "/inventory"
 
 type controller struct {
 	loop.Context
 	loop.Loop
-	own   *informers.Factory // of the ConfigMap of the inventory alone
+	own   *informers.Factory // watches only the inventory's ConfigMap
 	maps  corelisters.ConfigMapLister
 	nodes corelisters.NodeLister
 
 	mu     sync.Mutex
-	list   inventory.Inventory // nil: none was read, or the last one cannot be used
-	why    string              // list is nil
-	seen   uint64              // the resource version of the latest one
-	warned map[string]string   // the last warning about a Node
+	list   inventory.Inventory // nil if none was read, or the last one is invalid
+	why    string              // why list is nil
+	seen   uint64              // the highest resource version of an inventory
+	warned map[string]string   // by Node: the last warning about it
 	failed *prometheus.GaugeVec
 }
 
@@ -82,7 +82,7 @@ func New(c loop.Context) loop.Controller {
 func (n *controller) Run(ctx context.Context) error {
 	n.own.StartWithContext(ctx)
 	defer n.own.Shutdown()
-	n.Queue().Add(inventoryKey) // also when there is none
+	n.Queue().Add(inventoryKey) // also if there is no inventory
 	return n.Loop.Run(ctx)
 }
 
@@ -120,7 +120,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// concerns says whether there is anything to do for a node, which for most there is not.
+// concerns reports whether a node needs a sync. Most nodes do not.
 func (n *controller) concerns(node *corev1.Node) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -131,8 +131,8 @@ func (n *controller) concerns(node *corev1.Node) bool {
 	return d.gone || d.change || d.warning != n.warned[node.Name]
 }
 
-// read takes the inventory in. One that is missing, cannot be read or is older than the latest is none: nothing follows
-// from it.
+// read reads the inventory. An inventory that is missing, invalid or older than the latest one counts as none, and
+// nothing is done because of it.
 func (n *controller) read() error {
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(inventory.Name)
 	list, why, is := inventory.Inventory(nil), "", missing
@@ -184,14 +184,15 @@ func (n *controller) read() error {
 }
 
 func versionOf(o metav1.Object) uint64 {
-	v, _ := strconv.ParseUint(o.GetResourceVersion(), 10, 64) // not a number: of no age
+	v, _ := strconv.ParseUint(o.GetResourceVersion(), 10, 64) // zero if it is not a number
 	return v
 }
 
-// errOlder is that a server answered with an inventory from before the one that was seen.
+// errOlder means that an API server returned an inventory that is older than one seen before.
 var errOlder = errors.New("the API server has an inventory of machines that is older than one seen before")
 
-// delete deletes a Node whose machine is gone, when the API server says so as well: the caches may be behind.
+// delete deletes a Node whose machine is gone. It confirms that with the API server first, because the caches may be
+// behind.
 func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 	m, err := n.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, inventory.Name, metav1.GetOptions{})
 	if err != nil {
@@ -214,7 +215,7 @@ func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 		return fmt.Errorf("read node %s before it is deleted: %w", node.Name, err)
 	}
 	if live.UID != node.UID || !decide(live, list).gone {
-		return nil // what has changed comes by the watch
+		return nil // a change will arrive through the watch
 	}
 	n.Log.Info(
 		"deleting a node whose machine is not in the inventory",
@@ -251,7 +252,7 @@ func (n *controller) delete(ctx context.Context, node *corev1.Node) error {
 	return fmt.Errorf("delete node %s: %w", live.Name, err)
 }
 
-// write brings a Node what the inventory says of its machine, if nobody has written the Node since.
+// write writes the inventory's data of a machine to its Node, unless the Node has changed since it was read.
 func (n *controller) write(ctx context.Context, node *corev1.Node, d decision) error {
 	if d.addresses != nil {
 		written, err := n.patch(ctx, node, map[string]any{"status": map[string]any{"addresses": d.addresses}}, "status")
@@ -302,12 +303,12 @@ func (n *controller) patch(
 		Nodes().
 		Patch(ctx, node.Name, types.MergePatchType, text, metav1.PatchOptions{}, subresource...)
 	if apierrors.IsNotFound(err) {
-		return node, nil // it is gone, and nothing is left to say of it
+		return node, nil // the Node was deleted
 	}
 	return written, err
 }
 
-// warn says once what is wrong with a Node; an empty text is that nothing is.
+// warn reports a problem of a Node once. An empty text means that there is no problem.
 func (n *controller) warn(node *corev1.Node, reason, text string) {
 	n.mu.Lock()
 	said := n.warned[node.Name] == text

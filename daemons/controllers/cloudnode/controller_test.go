@@ -22,7 +22,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// world is a controller whose caches are what the test puts there, and a server that may say otherwise.
+// world is a controller with caches that the test fills, and a server whose state may differ.
 type world struct {
 	*controller
 	*fake.Clientset
@@ -48,7 +48,7 @@ func newWorld(t *testing.T, cached *corev1.ConfigMap, n *corev1.Node, live ...ru
 	return w
 }
 
-// see has the cache show an inventory.
+// see adds an inventory to the cache.
 func (w *world) see(t *testing.T, m *corev1.ConfigMap) {
 	t.Helper()
 	if err := informers.ConfigMaps(w.own).Informer().GetIndexer().Add(m); err != nil {
@@ -56,7 +56,7 @@ func (w *world) see(t *testing.T, m *corev1.ConfigMap) {
 	}
 }
 
-// look has the controller read the inventory and look at the node.
+// look syncs the inventory and the node.
 func (w *world) look(t *testing.T) error {
 	t.Helper()
 	if err := w.sync(t.Context(), inventoryKey); err != nil {
@@ -65,7 +65,7 @@ func (w *world) look(t *testing.T) error {
 	return w.sync(t.Context(), "n1")
 }
 
-// asked are the verbs of the requests for nodes that change something.
+// asked returns the verbs of the requests that change nodes.
 func (w *world) asked() (verbs []string) {
 	for _, a := range w.Actions() {
 		if a.GetResource().Resource == "nodes" && a.GetVerb() != "get" {
@@ -128,8 +128,7 @@ func TestANodeWhoseMachineIsGoneIsDeletedWithAnEventS22(t *testing.T) {
 	}
 }
 
-// That an inventory, or a machine in it, is not there is no reason to delete anything unless the server itself says so
-// now.
+// A missing inventory, or a machine missing from it, causes a deletion only if the API server confirms it now.
 func TestAbsenceDeletesNothingS22(t *testing.T) {
 	silent, alive := node(own, corev1.ConditionUnknown), node(own, corev1.ConditionTrue)
 	another := node(own, corev1.ConditionUnknown, func(n *corev1.Node) { n.UID = "u2" })
@@ -141,7 +140,7 @@ func TestAbsenceDeletesNothingS22(t *testing.T) {
 		cached *corev1.ConfigMap
 		live   []runtime.Object
 		fails  error
-		want   string // in an event, or in the error
+		want   string // text of an event or of the error
 	}{
 		{"no inventory", nil, []runtime.Object{silent}, nil, "there is none"},
 		{"an empty one", empty, []runtime.Object{empty, silent}, nil, "it is empty"},
@@ -178,8 +177,8 @@ func TestAbsenceDeletesNothingS22(t *testing.T) {
 	}
 }
 
-// A cache that goes back to a former state, as after a list from a server that lags behind, decides nothing until it
-// has caught up.
+// A cache may return to an earlier state, for example after a list from a server that lags behind. Such a state has no
+// effect until the cache has caught up.
 func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
 	n := node(own, corev1.ConditionUnknown)
 	w := newWorld(t, stored(t, "9", machines()), n, without(t, "20"), n)
@@ -202,8 +201,8 @@ func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
 	}
 }
 
-// Whoever watches over a cluster learns that nothing is decided about machines any more: from the ConfigMap's events
-// and a metric. A cluster that never had an inventory, as a development cluster, lacks none.
+// An unusable inventory is reported by events about the ConfigMap and by a metric. A cluster that never had an
+// inventory, such as a development cluster, reports nothing.
 func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
 	broken := stored(t, "10", machines())
 	broken.Data["n2"] = "{"
@@ -211,7 +210,7 @@ func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		node   *corev1.Node
-		caches []*corev1.ConfigMap // one after the other; nil: it is gone
+		caches []*corev1.ConfigMap // successive states; nil means that it is gone
 		reason string
 		events int
 	}{

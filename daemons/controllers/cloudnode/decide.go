@@ -10,28 +10,29 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// uninitialized is the taint with which kubelets of --cloud-provider=external register, until their Nodes have what the
-// cloud says of them.
+// uninitialized is the taint with which kubelets with --cloud-provider=external register. It stays until their Nodes
+// have the cloud's data.
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// decision is what becomes of a Node.
+// decision holds what to do with a Node.
 type decision struct {
-	change bool // the fields below are to be written
-	// providerID is empty where it stays as it is, addresses nil, labels are those that are added, and taints what is
-	// left of them.
+	change bool // the fields below have to be written
+	// providerID is empty and addresses are nil if they stay unchanged. labels are those to add. taints are the
+	// remaining taints.
 	providerID  string
 	addresses   []corev1.NodeAddress
 	labels      map[string]string
 	taints      []corev1.Taint
-	initialized bool // it loses its taint
+	initialized bool // remove the taint uninitialized
 
-	gone bool // its machine is: the Node is to be deleted
-	// warning says why a Node is not what it should be and nothing is done about it; reason is that of its event.
+	gone bool // the machine is gone: delete the Node
+	// warning is why a Node differs from the inventory and is not changed. reason is the reason of the event.
 	reason, warning string
 }
 
-// decide says what becomes of a Node by the inventory. Only a Node that had its provider ID from the inventory is ever
-// deleted, and only while it is not ready: others were made by hand, or by machines that joined with a token.
+// decide returns what to do with a Node according to the inventory. It only deletes Nodes whose provider ID came from
+// the inventory, and only while they are not ready. Other Nodes were created by hand, or by machines that joined with a
+// token.
 func decide(node *corev1.Node, list inventory.Inventory) decision {
 	ours := strings.HasPrefix(node.Spec.ProviderID, inventory.Scheme)
 	m, there := list[node.Name]
@@ -50,7 +51,7 @@ func decide(node *corev1.Node, list inventory.Inventory) decision {
 			),
 		}
 	case ours && m.ProviderID != "" && m.ProviderID != node.Spec.ProviderID:
-		// Another machine has the name now. The Node cannot get its provider ID; a new one does.
+		// Another machine has this name now. A Node's provider ID cannot be changed, so the machine needs a new Node.
 		if !ready(node) {
 			return decision{gone: true}
 		}
@@ -64,7 +65,7 @@ func decide(node *corev1.Node, list inventory.Inventory) decision {
 	return initialize(node, m)
 }
 
-// initialize says what a Node lacks of what the inventory says of its machine.
+// initialize returns the changes that bring the inventory's data to a Node.
 func initialize(node *corev1.Node, m inventory.Machine) (d decision) {
 	if node.Spec.ProviderID == "" {
 		d.providerID = m.ProviderID
@@ -93,9 +94,9 @@ func initialize(node *corev1.Node, m inventory.Machine) (d decision) {
 	return d
 }
 
-// addresses joins what the kubelet says of its machine with the inventory: the kubelet knows its internal addresses and
-// its name, and leaves external addresses alone, which are the inventory's. A kubelet that has not said anything yet is
-// waited for.
+// addresses combines the kubelet's addresses with the inventory. The kubelet reports the internal addresses and the
+// host name, and does not change external addresses. These come from the inventory. It returns nil until the kubelet
+// has reported addresses.
 func addresses(have []corev1.NodeAddress, m inventory.Machine) (list []corev1.NodeAddress) {
 	if len(have) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 
 const own, former = "clusterctl://demo/1", "clusterctl://demo/0"
 
-// node is one that is named n1, with its kubelet's word of addresses.
+// node returns the node n1 with addresses from its kubelet.
 func node(provider string, ready corev1.ConditionStatus, change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u1", ResourceVersion: "5"},
@@ -114,7 +114,7 @@ func TestANodeGetsWhatTheInventorySaysS22(t *testing.T) {
 	if !reflect.DeepEqual(d, want) {
 		t.Errorf("decided %+v\nwant %+v", d, want)
 	}
-	// Having it, it needs nothing, whatever else others have put there.
+	// A node that has everything needs no change, even if others have added labels.
 	has := node(own, corev1.ConditionTrue, func(n *corev1.Node) {
 		n.Status.Addresses, n.Labels = addresses, map[string]string{"others": "x"}
 		for k, v := range labels {
@@ -124,18 +124,19 @@ func TestANodeGetsWhatTheInventorySaysS22(t *testing.T) {
 	if d := decide(has, machines()); d.change || d.providerID != "" {
 		t.Errorf("a node that has everything: %+v", d)
 	}
-	// What the inventory does not say of a zone is left to others; an external address that it does not have goes.
+	// Without a zone in the inventory, the labels are not changed. An external address that the inventory does not have
+	// is removed.
 	list := machines()
 	list["n1"] = inventory.Machine{ProviderID: own, Addresses: []string{"10.0.0.1"}}
 	if d := decide(has, list); d.labels != nil || len(d.addresses) != 2 {
 		t.Errorf("a node without zone and external address: %+v", d)
 	}
-	// Addresses are the kubelet's to begin with.
+	// Addresses are added only after the kubelet has reported some.
 	silent := node("", "", func(n *corev1.Node) { n.Status.Addresses = nil })
 	if d := decide(silent, machines()); d.addresses != nil || d.providerID != own {
 		t.Errorf("a node whose kubelet has said nothing: %+v", d)
 	}
-	// Both families, each kept.
+	// Addresses of both families stay.
 	both := node(own, corev1.ConditionTrue, func(n *corev1.Node) {
 		n.Status.Addresses = append(
 			[]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "fd00::1"}},
@@ -148,7 +149,7 @@ func TestANodeGetsWhatTheInventorySaysS22(t *testing.T) {
 	if text := strings.Join(got, " "); text != "fd00::1 10.0.0.1 203.0.113.1 n1" {
 		t.Errorf("addresses %s", text)
 	}
-	// A machine that was never reached is waited for.
+	// A machine that was never reached has no provider ID yet.
 	list["n1"] = inventory.Machine{Addresses: []string{"10.0.0.1"}}
 	waiting := node(
 		"",

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// Why the inventory cannot be used, as the metric has it.
+// Reasons why the inventory cannot be used, as labels of the metric.
 const (
 	usable  = ""
 	missing = "Missing"
@@ -21,7 +21,7 @@ const (
 
 var reasons = []string{missing, invalid, older}
 
-// failures is the metric that says why the inventory cannot be used. All reasons are there from the start.
+// failures returns the metric of why the inventory cannot be used. It has all reasons from the start.
 func failures() *prometheus.GaugeVec {
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "cloud_node_inventory_error", Help: "1 while nothing is decided about machines because their inventory " +
@@ -33,8 +33,8 @@ func failures() *prometheus.GaugeVec {
 	return g
 }
 
-// tell says whether the inventory can be used: in the metric, and when there is something new in an event about the
-// ConfigMap, which may not be there. A cluster that never had an inventory lacks none.
+// tell reports in the metric whether the inventory can be used. If news, it also records an event for the ConfigMap,
+// even if that is missing. A missing inventory is not reported in a cluster that never had one.
 func (n *controller) tell(reason, why string, news bool) {
 	if reason == missing && !n.had() {
 		reason = usable
@@ -67,7 +67,7 @@ func (n *controller) tell(reason, why string, news bool) {
 	)
 }
 
-// had reports whether there was an inventory: one was seen, or a Node has something that is from one.
+// had reports whether there was an inventory: this process read one, or a Node has a provider ID from one.
 func (n *controller) had() bool {
 	n.mu.Lock()
 	seen := n.seen > 0

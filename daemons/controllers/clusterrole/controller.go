@@ -1,5 +1,5 @@
-// Package clusterrole writes into aggregated cluster roles the rules of those that they select, so that whoever reads
-// a role sees what it allows. Who may do what does not wait for it: the API server works the rules out itself.
+// Package clusterrole writes the rules of the selected roles into aggregated cluster roles, so that a role shows what
+// it allows. Authorization does not depend on it: the API server evaluates the aggregation itself.
 package clusterrole
 
 import (
@@ -40,7 +40,7 @@ func New(c loop.Context) loop.Controller {
 	return r
 }
 
-// wake looks at all aggregated roles: any role may be selected, or have been, by any of them.
+// wake queues all aggregated roles: each may select the changed role, or may have selected it before.
 func (r *controller) wake() {
 	all, err := r.roles.List(labels.Everything())
 	if err != nil {
@@ -83,7 +83,8 @@ func (r *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// gather returns the rules of the roles that one selects, in the order of its selectors and their names, each once.
+// gather returns the rules of the roles that a role selects, each rule once, in the order of its selectors and of the
+// roles' names.
 func gather(role *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) ([]rbacv1.PolicyRule, error) {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b *rbacv1.ClusterRole) int {

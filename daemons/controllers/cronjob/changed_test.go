@@ -16,13 +16,13 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A job of three o'clock that ran, and at ten is to run at four: the next one is tomorrow's.
+// The job of 03:00 has run. If the schedule changes to 04:00 at 10:00, the next job runs tomorrow.
 func TestANewScheduleStartsNothingForTimesThatWereBeforeIt(t *testing.T) {
 	was := cronJob(at(t, "2026-03-01T00:00:00Z"), "0 3 * * *")
 	was.Status.LastScheduleTime = &metav1.Time{Time: at(t, "2026-03-05T03:00:00Z")}
 	for name, row := range map[string]struct {
 		change func(*batchv1.CronJob)
-		waits  time.Duration // none: it is looked at at once
+		waits  time.Duration // zero means that it is queued at once
 	}{
 		"another schedule": {func(cj *batchv1.CronJob) { cj.Spec.Schedule = "0 4 * * *" }, 18*time.Hour + late},
 		"another zone": {func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("Asia/Tokyo") }, 8*time.Hour +
@@ -54,7 +54,7 @@ func TestANewScheduleStartsNothingForTimesThatWereBeforeIt(t *testing.T) {
 		if wait, ok := untilNext(is, clock.Now()); !ok || wait != row.waits {
 			t.Errorf("%s: it waits for %s, want %s", name, wait, row.waits)
 		}
-		for j.Queue().Len() == 0 { // the queue takes its timer up beside this test
+		for j.Queue().Len() == 0 { // the queue's goroutine sets its timer concurrently
 			clock.Step(row.waits)
 		}
 		if key, _ := j.Queue().Get(); key != "n/c" {

@@ -1,5 +1,5 @@
-// Package cronjob starts jobs at the times of a schedule. The job of one time has one name, whoever starts it and how
-// often; what a job does is the job controller's.
+// Package cronjob creates jobs at the times of a schedule. The name of a job is determined by its time, so that several
+// attempts create one job. The job controller runs the job.
 package cronjob
 
 import (
@@ -32,13 +32,13 @@ type controller struct {
 	loop.Loop
 	cronJobs batchlisters.CronJobLister
 	jobs     cache.Indexer
-	skew     *prometheus.HistogramVec // seconds between a scheduled time and the creation of its job
+	skew     *prometheus.HistogramVec // seconds between the scheduled time and the creation of the job
 }
 
 // New returns the controller.
 func New(c loop.Context) loop.Controller {
 	cronJobs, jobs := informers.CronJobs(c.Informers), informers.Jobs(c.Informers)
-	// Adding it again, for another controller, is refused and harmless.
+	// Adding the index again fails and is harmless.
 	_ = jobs.Informer().AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
 		if job, ok := obj.(*batchv1.Job); ok {
 			if ref := metav1.GetControllerOfNoCopy(job); ref != nil {
@@ -68,8 +68,8 @@ func New(c loop.Context) loop.Controller {
 	return j
 }
 
-// changed queues a CronJob. One whose times have become others waits for the next of them: that the new schedule would
-// have started a job already, had it been there earlier, is no reason to start one.
+// changed queues a CronJob. If its schedule or time zone changed, it waits for the next time. It must not start a job
+// for a past time of the new schedule.
 func (j *controller) changed(old, obj any) {
 	was, _ := old.(*batchv1.CronJob)
 	is, _ := obj.(*batchv1.CronJob)
@@ -106,7 +106,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if !d.Start.IsZero() {
-		// The cache may not have what was started or suspended a moment ago.
+		// The cache may not show yet that a job was started or that the CronJob was suspended.
 		live, err := j.Client.BatchV1().CronJobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -151,8 +151,8 @@ func (j *controller) jobsOf(cj *batchv1.CronJob) ([]*batchv1.Job, error) {
 	return jobs, nil
 }
 
-// liveJobsOf asks the API server before a job is started that must not run beside another. A former leader may have
-// started one that is neither in the cache nor in the status.
+// liveJobsOf returns a CronJob's jobs from the API server. It is used before a job is started that must not run beside
+// another: a former leader may have started one that is in neither the cache nor the status.
 func (j *controller) liveJobsOf(ctx context.Context, cj *batchv1.CronJob) ([]*batchv1.Job, error) {
 	list, err := j.Client.BatchV1().Jobs(cj.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -167,7 +167,7 @@ func (j *controller) liveJobsOf(ctx context.Context, cj *batchv1.CronJob) ([]*ba
 	return jobs, nil
 }
 
-// look decides about a copy of a CronJob and its jobs.
+// look decides about a copy of a CronJob and its jobs, and returns both.
 func (j *controller) look(
 	ctx context.Context,
 	from *batchv1.CronJob,
@@ -204,7 +204,7 @@ func (j *controller) act(ctx context.Context, cj *batchv1.CronJob, d Decision) e
 	}
 	for _, r := range d.Stop {
 		if err := j.remove(ctx, cj, r.Name, r.UID); err != nil {
-			return errors.Join(append(errs, err)...) // it is not replaced while it runs
+			return errors.Join(append(errs, err)...) // the running job must end before it is replaced
 		}
 		cj.Status.Active = slices.DeleteFunc(
 			cj.Status.Active,
@@ -217,7 +217,7 @@ func (j *controller) act(ctx context.Context, cj *batchv1.CronJob, d Decision) e
 	return errors.Join(errs...)
 }
 
-// start makes the job of a scheduled time, or finds that it has been made.
+// start creates the job of a scheduled time, or finds the existing one.
 func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision) error {
 	wanted := newJob(cj, d.Start)
 	job, err := j.Client.BatchV1().Jobs(cj.Namespace).Create(ctx, wanted, metav1.CreateOptions{})
@@ -252,13 +252,13 @@ func (j *controller) start(ctx context.Context, cj *batchv1.CronJob, d Decision)
 	return nil
 }
 
-// remove deletes a job and, in the background, its pods.
+// remove deletes a job. Its pods are deleted in the background.
 func (j *controller) remove(ctx context.Context, cj *batchv1.CronJob, name string, uid types.UID) error {
 	background := metav1.DeletePropagationBackground
 	err := j.Client.BatchV1().Jobs(cj.Namespace).Delete(ctx, name,
 		metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, and another may have its name
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone, or another job has its name
 		return nil
 	case err != nil:
 		j.Events.Eventf(cj, corev1.EventTypeWarning, "FailedDelete", "Deleted job: %v", err)

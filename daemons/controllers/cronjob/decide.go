@@ -15,27 +15,27 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Decision is what one look at a CronJob asks for, besides its status.
+// Decision holds the actions for a CronJob, besides its status.
 type Decision struct {
-	Start  time.Time                // scheduled time of the job to start; zero: none
+	Start  time.Time                // scheduled time of the job to start; zero means none
 	Stop   []corev1.ObjectReference // running jobs that the new one replaces
 	Expire []*batchv1.Job           // finished jobs beyond the history's limits
 	Events []Event
-	Again  time.Duration // look again after this time; zero: no need
+	Again  time.Duration // sync again after this time; zero means never
 }
 
-// Event is something to tell about a CronJob.
+// Event is an event to record for a CronJob.
 type Event struct{ Type, Reason, Message string }
 
 func (d *Decision) tell(kind, reason, format string, args ...any) {
 	d.Events = append(d.Events, Event{kind, reason, fmt.Sprintf(format, args...)})
 }
 
-// late is added to the next time, so that a timer that is early by a moment does not find nothing to do.
+// late is added to the time of the next sync, so that a timer that fires slightly early does not find nothing to do.
 const late = 100 * time.Millisecond
 
-// Decide brings the status of a CronJob up to date with its jobs and says what to do. gone has the jobs of
-// status.active that are certainly no more: a job that the cache does not have yet is none of them.
+// Decide updates the status of a CronJob from its jobs and returns the actions to take. gone holds the jobs of
+// status.active that certainly no longer exist. A job that the cache does not show yet is not among them.
 func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time) Decision {
 	var d Decision
 	observe(cj, jobs, gone, now, &d)
@@ -65,7 +65,7 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 		d.tell(corev1.EventTypeWarning, "UnparseableSchedule", "unparseable schedule: %q : %s", cj.Spec.Schedule, err)
 		return d
 	}
-	if schedule.Next(now).IsZero() { // the 30th of February
+	if schedule.Next(now).IsZero() { // for example 30 February
 		d.tell(
 			corev1.EventTypeWarning,
 			"InvalidSchedule",
@@ -106,7 +106,7 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 		cj.Status.Active,
 		func(r corev1.ObjectReference) bool { return r.Name == jobName(cj, due) },
 	) {
-		return d // started, and only the time of it is not written yet
+		return d // the job exists, and only lastScheduleTime is not written yet
 	}
 	if len(cj.Status.Active) > 0 {
 		switch cj.Spec.ConcurrencyPolicy {
@@ -122,7 +122,8 @@ func Decide(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, n
 	return d
 }
 
-// untilNext is how long it is to a CronJob's next time. It is not known where its schedule or its zone is none.
+// untilNext returns how long it is until a CronJob's next time. It returns false if the schedule or the time zone is
+// invalid.
 func untilNext(cj *batchv1.CronJob, now time.Time) (time.Duration, bool) {
 	zone, err := location(cj)
 	if err != nil {
@@ -137,7 +138,7 @@ func untilNext(cj *batchv1.CronJob, now time.Time) (time.Duration, bool) {
 	return next.Sub(now) + late, true
 }
 
-// lastTime is the time from which on a CronJob's times count.
+// lastTime returns the time after which a CronJob's scheduled times count.
 func lastTime(cj *batchv1.CronJob) time.Time {
 	if last := cj.Status.LastScheduleTime; last != nil {
 		return last.Time
@@ -145,8 +146,8 @@ func lastTime(cj *batchv1.CronJob) time.Time {
 	return cj.CreationTimestamp.Time
 }
 
-// observe has the status say which jobs run, when the last one was scheduled and when one last succeeded. A job that
-// bears the time that it was made for counts even if whoever made it ended before the status was written.
+// observe updates the status: the active jobs, the last scheduled time and the last successful time. A job with a
+// scheduled time counts even if its creator ended before the status was written.
 func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, now time.Time, d *Decision) {
 	s := &cj.Status
 	s.Active = slices.DeleteFunc(s.Active, func(r corev1.ObjectReference) bool {
@@ -186,7 +187,7 @@ func observe(cj *batchv1.CronJob, jobs []*batchv1.Job, gone map[types.UID]bool, 
 	}
 }
 
-// expired returns the finished jobs that are more than the history may keep, oldest first.
+// expired returns the finished jobs that exceed the history limits, the oldest first.
 func expired(cj *batchv1.CronJob, jobs []*batchv1.Job) []*batchv1.Job {
 	var out []*batchv1.Job
 	for _, history := range []struct {

@@ -33,7 +33,7 @@ func cronJob(created time.Time, schedule string) *batchv1.CronJob {
 	}
 }
 
-// made returns the job of a time as it is in the cluster.
+// made returns the job of a scheduled time as stored in the cluster.
 func made(cj *batchv1.CronJob, scheduled time.Time, end batchv1.JobConditionType) *batchv1.Job {
 	job := newJob(cj, scheduled)
 	job.UID = types.UID(job.Name)
@@ -59,14 +59,14 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		schedule string // every hour when empty
-		now      string // 10:30:20 on the 5th when empty
+		schedule string // empty means every hour
+		now      string // empty means 10:30:20 on the 5th
 		change   func(*batchv1.CronJob)
 		jobs     func(*testing.T, *batchv1.CronJob) []*batchv1.Job
-		starts   string // no job when empty
+		starts   string // empty means no job
 		stops    int
 		again    time.Duration
-		events   string // reasons
+		events   string // reasons of events
 	}{
 		"nothing is due yet": {now: "2026-03-05T09:59:59Z", again: time.Second},
 		"at the time itself": {now: "2026-03-05T10:00:00Z", starts: "2026-03-05T10:00:00Z", again: time.Hour},
@@ -109,7 +109,7 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 		"another zone": {schedule: "30 5 * * *",
 			change: func(cj *batchv1.CronJob) { cj.Spec.TimeZone = ptr.To("America/New_York") },
 			starts: "2026-03-05T05:30:00-05:00", again: 24*time.Hour - 20*time.Second},
-		// 02:30 of the 8th is not in New York
+		// 02:30 on the 8th does not exist in New York
 		"the night of the changed clock": {schedule: "30 2 * * *", now: "2026-03-08T20:00:00Z",
 			change: func(cj *batchv1.CronJob) {
 				cj.Spec.TimeZone = ptr.To("America/New_York")
@@ -188,7 +188,7 @@ func both(a, b func(*batchv1.CronJob)) func(*batchv1.CronJob) {
 	return func(cj *batchv1.CronJob) { a(cj); b(cj) }
 }
 
-// active has the job of 10 o'clock in the status.
+// active adds the job of 10:00 to the status.
 func active(cj *batchv1.CronJob) {
 	scheduled := time.Date(2026, 3, 5, 10, 0, 0, 0, time.UTC)
 	name := jobName(cj, scheduled)
@@ -238,7 +238,7 @@ func TestTheStatusSaysWhatRunsAndWhatSucceededLast(t *testing.T) {
 func TestTheHistoryKeepsTheYoungest(t *testing.T) {
 	for _, c := range []struct {
 		succeeded, failed *int32
-		want              string // hours whose jobs go
+		want              string // hours of the jobs to delete
 	}{
 		{nil, nil, ""}, {ptr.To[int32](3), ptr.To[int32](1), "02"}, {ptr.To[int32](1), ptr.To[int32](2), "01 03"},
 		{ptr.To[int32](0), ptr.To[int32](0), "01 03 05 02 04"},

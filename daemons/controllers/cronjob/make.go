@@ -11,12 +11,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// jobName follows from the scheduled time alone, so that two who start the job of one time make one job.
+// jobName returns the name of the job of a scheduled time. It depends on that time alone, so that two attempts create
+// one job.
 func jobName(cj *batchv1.CronJob, scheduled time.Time) string {
 	return fmt.Sprintf("%s-%d", cj.Name, scheduled.Unix()/60)
 }
 
-// newJob returns the job of a scheduled time.
+// newJob returns the job for a scheduled time.
 func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
 	template := cj.Spec.JobTemplate.DeepCopy()
 	annotations := map[string]string{}
@@ -31,8 +32,8 @@ func newJob(cj *batchv1.CronJob, scheduled time.Time) *batchv1.Job {
 	}
 }
 
-// timestamp is a scheduled time as its job has it: in the CronJob's zone, and in UTC where it names none, whatever the
-// machine's is.
+// timestamp formats a scheduled time for its job: in the CronJob's time zone, or in UTC if it has none. The machine's
+// time zone does not matter.
 func timestamp(cj *batchv1.CronJob, scheduled time.Time) string {
 	zone, err := time.LoadLocation(ptr.Deref(cj.Spec.TimeZone, "UTC"))
 	if err != nil {
@@ -41,7 +42,8 @@ func timestamp(cj *batchv1.CronJob, scheduled time.Time) string {
 	return scheduled.In(zone).Format(time.RFC3339)
 }
 
-// scheduledFor returns the time that a job was made for; jobs made by hand of a CronJob have none.
+// scheduledFor returns the time that a job was created for. It reports false for jobs that were created by hand from a
+// CronJob.
 func scheduledFor(cj *batchv1.CronJob, job *batchv1.Job, now time.Time) (time.Time, bool) {
 	t, err := time.Parse(time.RFC3339, job.Annotations[batchv1.CronJobScheduledTimestampAnnotation])
 	return t, err == nil && job.Name == jobName(cj, t) && !t.After(now)

@@ -9,8 +9,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 )
 
-// parse returns the times that a CronJob asks for, in its time zone. The API refuses new objects with a zone inside the
-// schedule; those that are stored keep theirs.
+// parse returns a CronJob's schedule in its time zone. The API refuses new objects with a zone inside the schedule, but
+// existing ones keep theirs.
 func parse(cj *batchv1.CronJob) (cron.Schedule, error) {
 	text := cj.Spec.Schedule
 	if cj.Spec.TimeZone != nil && !strings.Contains(text, "TZ") {
@@ -24,7 +24,7 @@ func parse(cj *batchv1.CronJob) (cron.Schedule, error) {
 	return cron.ParseStandard(text)
 }
 
-// location is where the times of a CronJob are counted. It fails for a zone that this machine does not know.
+// location returns the time zone of a CronJob. It returns an error for a zone that this machine does not know.
 func location(cj *batchv1.CronJob) (*time.Location, error) {
 	if cj.Spec.TimeZone == nil {
 		return time.Local, nil
@@ -32,7 +32,7 @@ func location(cj *batchv1.CronJob) (*time.Location, error) {
 	return time.LoadLocation(*cj.Spec.TimeZone)
 }
 
-// around returns the last time of a schedule in (after, now], or the zero time, and the first one behind now.
+// around returns the last time of a schedule in (after, now], or the zero time, and the next time after now.
 func around(schedule cron.Schedule, after, now time.Time) (due, next time.Time) {
 	if due = latest(schedule, after, now); !due.IsZero() {
 		after = due
@@ -49,7 +49,8 @@ func latest(schedule cron.Schedule, after, now time.Time) time.Time {
 	if every, ok := schedule.(cron.ConstantDelaySchedule); ok {
 		return first.Add(now.Sub(first) / every.Delay * every.Delay)
 	}
-	// The latest start whose next time has come is searched for, since years of minutes may lie between.
+	// Search for the latest start whose next time has come. Iterating is too slow, because after may be years ago with
+	// a time each minute.
 	low, high := after, now // Next(low) has come, Next(high) has not
 	for high.Sub(low) > time.Second {
 		middle := low.Add(high.Sub(low) / 2)
@@ -62,10 +63,10 @@ func latest(schedule cron.Schedule, after, now time.Time) time.Time {
 	return schedule.Next(low)
 }
 
-// tooMany is how many missed times are worth a warning.
+// tooMany is the number of missed times above which a warning is recorded.
 const tooMany = 100
 
-// missedTooMany says whether more than tooMany times of a schedule lie in (after, now].
+// missedTooMany reports whether more than tooMany times of a schedule lie in (after, now].
 func missedTooMany(schedule cron.Schedule, after, now time.Time) bool {
 	for range tooMany + 1 {
 		after = schedule.Next(after)

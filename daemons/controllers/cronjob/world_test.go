@@ -13,12 +13,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a server, and a cache that is as old as the test draws.
+// world is a server with caches of random age.
 type world struct {
 	cj      *batchv1.CronJob
 	jobs    map[string]*batchv1.Job
-	started map[string]int // how often each name was made
-	views   []view         // what caches may show
+	started map[string]int // by name: how often a job was created
+	views   []view         // states that caches may show
 }
 
 type view struct {
@@ -46,7 +46,7 @@ func (w *world) running() (n int) {
 	return n
 }
 
-// sync is one look through caches of some age, as the controller does it; it may be cut off at any point.
+// sync syncs like the controller, with caches of random age. It may be interrupted at any point.
 func (w *world) sync(t *rapid.T, now time.Time) {
 	age := rapid.IntRange(0, min(4, len(w.views)-1)).Draw(t, "age")
 	jobAge := rapid.IntRange(0, min(4, len(w.views)-1)).Draw(t, "age of jobs")
@@ -77,7 +77,7 @@ func (w *world) sync(t *rapid.T, now time.Time) {
 		}
 		cj, d = look(w.cj)
 	}
-	cut := rapid.IntRange(0, 4).Draw(t, "cut") // 0: before anything, 1: before the status
+	cut := rapid.IntRange(0, 4).Draw(t, "cut") // 0: before any write, 1: before the status
 	if cut == 0 {
 		return
 	}
@@ -139,7 +139,7 @@ func TestOneTimeIsOneJobWhateverTheCachesShowAndWhereverItIsCutOff(t *testing.T)
 				t.Fatalf("job %s was started %d times", name, n)
 			}
 		}
-		// Left alone, it comes to what it would have come to without trouble: one job for the last time.
+		// Without further interruptions, the result is the same as without any: one job for the last time.
 		for _, job := range w.jobs {
 			finishJob(job, batchv1.JobComplete, now)
 		}

@@ -20,7 +20,7 @@ func large(n int) (*appsv1.DaemonSet, []*corev1.Node, []*corev1.Pod) {
 	return set, nodes, pods
 }
 
-// One look at a set whose every node has its pod.
+// BenchmarkLook measures the sync of a set that has a pod on every node.
 func BenchmarkLook(b *testing.B) {
 	for _, n := range []int{500, 5_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -37,8 +37,9 @@ func BenchmarkLook(b *testing.B) {
 	}
 }
 
-// What a look costs grows with nodes and pods, not with their product.
-func TestALookAllocatesInProportion(t *testing.T) { // S19
+// The cost of a sync grows with the number of nodes plus pods, not with their product.
+// Proves S19.
+func TestALookAllocatesInProportion(t *testing.T) {
 	cost := func(n int) float64 {
 		set, nodes, pods := large(n)
 		return testing.AllocsPerRun(3, func() {
@@ -52,7 +53,8 @@ func TestALookAllocatesInProportion(t *testing.T) { // S19
 	}
 }
 
-func TestTheStatusCountsEveryNodeOnce(t *testing.T) { // S19
+// Proves S19.
+func TestTheStatusCountsEveryNodeOnce(t *testing.T) {
 	set, nodes, pods := large(3)
 	nodes = append(nodes, node("bare"), node("tainted", corev1.Taint{Key: "k", Effect: corev1.TaintEffectNoSchedule}))
 	pods = append(pods, on(set, "n0", "old", "True"), on(set, "tainted", "h", "True"), on(set, "unknown", "h", "True"))

@@ -1,6 +1,5 @@
-// Package daemonset keeps one pod of a DaemonSet on every node that it is meant for,
-// and replaces pods node by node when the template changes. The scheduler binds the
-// pods: each is made with an affinity to its node.
+// Package daemonset runs one pod of a DaemonSet on every node that the set matches, and replaces pods node by node when
+// the template changes. Each pod has an affinity to its node, so that the scheduler binds it there.
 package daemonset
 
 import (
@@ -60,7 +59,7 @@ func New(c loop.Context) loop.Controller {
 	return d
 }
 
-// nodeChanged wakes every set when something that decides about placement changed.
+// nodeChanged queues every set if a node changed in a way that affects which sets match it.
 func (d *controller) nodeChanged(old, obj any) {
 	if old != nil && obj != nil {
 		a, b := old.(*corev1.Node), obj.(*corev1.Node)

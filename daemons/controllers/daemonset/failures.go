@@ -8,21 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// How long a failed pod stays before it is replaced: not at all the first time, then from the first to the last of
-// these, doubled with each failure on the same node. A node without a failure for twice the last begins anew.
+// Delays before a failed pod is replaced. The first failure on a node has no delay. Then the delay starts at firstWait
+// and doubles with each failure, up to lastWait. After 2*lastWait without a failure, a node starts again.
 const (
 	firstWait = time.Second
 	lastWait  = 15 * time.Minute
 )
 
-// failures remembers for each set and node when a pod last failed there, so that a pod that always fails at once is not
+// failures records for each set and node when a pod last failed there. A pod that always fails at once is then not
 // replaced in a tight loop.
 type failures struct {
 	mu   sync.Mutex
 	sets map[string]failedSet // by the set's key
 }
 
-// failedSet counts for one generation of a set: what failed before an edit says nothing of what it is now.
+// failedSet holds the failures of one generation of a set: failures from before a change of the spec do not count.
 type failedSet struct {
 	of    edition
 	nodes map[string]failure
@@ -37,10 +37,10 @@ func editionOf(set *appsv1.DaemonSet) edition { return edition{set.UID, set.Gene
 
 type failure struct {
 	at   time.Time     // when the last failed pod was replaced
-	wait time.Duration // that the next one has
+	wait time.Duration // delay before the next failed pod is replaced
 }
 
-// waits returns the nodes on which a failed pod is not to be replaced yet, with how long that takes.
+// waits returns the nodes on which a failed pod must not be replaced yet, each with the remaining time.
 func (f *failures) waits(of *appsv1.DaemonSet, now time.Time) map[string]time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +63,7 @@ func (f *failures) waits(of *appsv1.DaemonSet, now time.Time) map[string]time.Du
 	return waits
 }
 
-// failed counts a pod that failed on a node and is replaced now.
+// failed records that a failed pod on a node is replaced now.
 func (f *failures) failed(of *appsv1.DaemonSet, node string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *failures) failed(of *appsv1.DaemonSet, node string, now time.Time) {
 	f.sets[key].nodes[node] = failure{at: now, wait: wait}
 }
 
-// forget drops what is known of a set that is gone.
+// forget removes the failures of a deleted set.
 func (f *failures) forget(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// The first failed pod of a node is replaced at once, each further one after twice the time, up to a quarter of an
-// hour. A new generation of the set, and half an hour without a failure, begin anew.
+// The first failed pod of a node is replaced at once. The delay then doubles with each failure, up to a quarter of an
+// hour. It starts again with a new generation of the set, and after half an hour without a failure.
 func TestEachFailureOnANodeWaitsTwiceAsLong(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	var f failures
@@ -74,7 +74,7 @@ func TestEachFailureOnANodeWaitsTwiceAsLong(t *testing.T) {
 	}
 }
 
-// The controller tells of a failed pod when it takes it away, and not while it waits.
+// The event about a failed pod is recorded when the pod is deleted, not while it waits.
 func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 	labels := map[string]string{"app": "d"}
 	set := &appsv1.DaemonSet{
@@ -129,7 +129,7 @@ func TestAPodThatFailsAgainIsReplacedLaterEachTime(t *testing.T) {
 		pod.Namespace, pod.UID, pod.Spec.NodeName, pod.Status.Phase = "shop", types.UID(
 			fmt.Sprint("pod-", i),
 		), "a", corev1.PodFailed
-		pod.CreationTimestamp = metav1.NewTime(clock.Now().Add(-time.Hour)) // how old it is says nothing
+		pod.CreationTimestamp = metav1.NewTime(clock.Now().Add(-time.Hour)) // its age must not matter
 		if i == 0 || len(pods.List()) == 0 {
 			must(client.Tracker().Add(pod))
 		}

@@ -10,17 +10,17 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Places is what a set's nodes and pods are to each other. One look at a set makes it once, with each node and each pod
-// looked at once: what to do and what the status says both follow from it.
+// Places relates a set's pods to the nodes. Each sync computes it once and visits each node and pod once. Both the plan
+// and the status use it.
 type Places struct {
 	nodes  []place
-	strays []*corev1.Pod // on, or meant for, nodes that are not known
-	wanted int           // nodes that should run a pod
+	strays []*corev1.Pod // on or meant for nodes that are not in the cache
+	wanted int           // number of nodes that should run a pod
 }
 
 type place struct {
 	node      string
-	run, stay bool // whether a pod should be started here, and whether one that is here may stay
+	run, stay bool // whether the node should get a pod, and whether an existing pod may stay
 	pods      []*corev1.Pod
 }
 
@@ -46,7 +46,8 @@ func Survey(set *appsv1.DaemonSet, nodes []*corev1.Node, pods []*corev1.Pod) Pla
 	return at
 }
 
-// fit returns what says whether a set's pod should be started on a node, and whether one that is there may stay.
+// fit returns a function that reports whether a set's pod should be started on a node, and whether an existing pod may
+// stay there.
 func fit(set *appsv1.DaemonSet) func(*corev1.Node) (run, stay bool) {
 	spec := &set.Spec.Template.Spec
 	affinity := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec})

@@ -12,21 +12,20 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// Actions is what one look at a set asks for.
+// Actions holds the actions that a sync of a set requires.
 type Actions struct {
-	Create []string // nodes that lack a pod
+	Create []string // nodes that need a pod
 	Delete []*corev1.Pod
-	Ended  []*corev1.Pod // those to delete that have ended, so that others are made
-	Again  time.Duration // look again after this time; zero: no need
+	Ended  []*corev1.Pod // the pods to delete that have ended and will be replaced
+	Again  time.Duration // sync again after this time; zero means never
 }
 
-// Plan returns which pods to make and delete. waits has, for nodes where pods have failed before, how much longer a
-// failed pod stays.
+// Plan returns which pods to create and delete. waits holds, by node, how much longer a failed pod stays.
 func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits map[string]time.Duration) Actions {
 	var a Actions
-	var rolling []*corev1.Pod // one current pod per node, candidates for replacement
+	var rolling []*corev1.Pod // the pods that stay on each node, candidates for replacement
 	surging := 0
-	var surges []string // nodes whose working old pod may get its replacement beside it
+	var surges []string // nodes whose available old pod may get its replacement beside it
 	surge := maxSurge(set, at.wanted)
 	for _, place := range at.nodes {
 		shouldRun, here := place.run, place.pods
@@ -51,8 +50,8 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits ma
 				living = append(living, pod)
 			}
 		}
-		// Of several, the one that is ready, else the oldest, stays; but while an old
-		// one works beside its surged replacement, both do.
+		// Of several pods, the ready one stays, or else the oldest. While an available old pod runs beside its surged
+		// replacement, both stay.
 		keep := split(living, hash)
 		if surge > 0 {
 			if pair := surged(set, living, hash, now); len(pair) == 2 {
@@ -76,8 +75,8 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits ma
 	}
 	a.Delete = append(a.Delete, a.Ended...)
 	for _, pod := range at.strays {
-		// One that has a node is the pod collector's, which asks the server: that a node has not been seen here yet
-		// says nothing of it.
+		// The podgc controller handles a pod that has a node: it asks the API server, since a node that is missing in
+		// this cache may exist.
 		if pod.DeletionTimestamp == nil && pod.Spec.NodeName == "" {
 			a.Delete = append(a.Delete, pod)
 		}
@@ -88,7 +87,7 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits ma
 		a.Create = append(a.Create, surges[:min(len(surges), max(surge-surging, 0))]...)
 		for _, pod := range rolling {
 			if !isCurrent(pod, hash) && !available(set, pod, now) {
-				a.Delete = append(a.Delete, pod) // it serves nobody
+				a.Delete = append(a.Delete, pod) // an unavailable pod serves no traffic
 			}
 		}
 	default:
@@ -97,8 +96,8 @@ func Plan(set *appsv1.DaemonSet, at Places, hash string, now time.Time, waits ma
 	return a
 }
 
-// surged returns the working old pod of a node and the replacement beside it that does
-// not work yet. When it does, the old one is one too many.
+// surged returns the available old pod of a node and the replacement beside it that is not available yet. It returns
+// nil if there is no such pair.
 func surged(set *appsv1.DaemonSet, living []*corev1.Pod, hash string, now time.Time) []*corev1.Pod {
 	var old, current []*corev1.Pod
 	for _, pod := range living {
@@ -121,7 +120,7 @@ func available(set *appsv1.DaemonSet, pod *corev1.Pod, now time.Time) bool {
 	return loop.Available(pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now)
 }
 
-// split returns the pod of a node to keep.
+// split returns the one pod of a node that stays.
 func split(living []*corev1.Pod, hash string) []*corev1.Pod {
 	if len(living) <= 1 {
 		return living
@@ -139,8 +138,8 @@ func split(living []*corev1.Pod, hash string) []*corev1.Pod {
 	return sorted[:1]
 }
 
-// replace returns the outdated pods that may go now: broken ones at once, others as
-// far as the number of unavailable pods allows.
+// replace returns the outdated pods that may be deleted now: unavailable ones at once, available ones as far as
+// maxUnavailable allows.
 func replace(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash string, now time.Time) []*corev1.Pod {
 	room := maxUnavailable(set, wanted)
 	minReady := time.Duration(set.Spec.MinReadySeconds) * time.Second
@@ -166,8 +165,8 @@ func replace(set *appsv1.DaemonSet, pods []*corev1.Pod, wanted int, hash string,
 	return broken
 }
 
-// maxSurge is how many nodes may run an old pod and its replacement at once; zero means
-// that the old one goes first.
+// maxSurge returns on how many nodes an old pod and its replacement may run together. Zero means that the old pod is
+// deleted first.
 func maxSurge(set *appsv1.DaemonSet, wanted int) int {
 	r := set.Spec.UpdateStrategy.RollingUpdate
 	if r == nil || r.MaxSurge == nil || set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {

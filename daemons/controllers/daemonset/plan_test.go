@@ -25,7 +25,8 @@ func on(set *appsv1.DaemonSet, node, hash string, ready corev1.ConditionStatus) 
 	return pod
 }
 
-func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
+// Proves S19.
+func TestEveryNodeThatFitsGetsOnePod(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	dedicated := corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}
 	gone := corev1.Taint{Key: "gone", Effect: corev1.TaintEffectNoExecute}
@@ -44,7 +45,7 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
 		on(set, "e", "h", "True"),
 		on(set, "lost", "h", "True"),
 	}
-	unseen := on(set, "unseen", "h", "True") // it runs there, and its node is known to others
+	unseen := on(set, "unseen", "h", "True") // it runs on a node that only other components know
 	unseen.Spec.NodeName = "unseen"
 	pods = append(pods, unseen)
 	got := Plan(set, Survey(set, nodes, pods), "h", time.Unix(1000, 0), nil)
@@ -62,13 +63,13 @@ func TestEveryNodeThatFitsGetsOnePod(t *testing.T) { // S19
 	}
 }
 
-// A pod that ended for good does not come back on its node by itself: it goes, so that another is made.
+// A pod that has ended is not restarted on its node, so it is deleted and created again.
 func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	now := time.Unix(1_000_000, 0)
 	for name, c := range map[string]struct {
 		phase  corev1.PodPhase
-		wait   time.Duration // that the node still has because of earlier failures
+		wait   time.Duration // remaining delay of the node because of earlier failures
 		delete int
 		again  time.Duration
 	}{
@@ -101,7 +102,8 @@ func TestAPodThatEndedMakesRoomForAnother(t *testing.T) {
 	}
 }
 
-func TestAnUpdateReplacesOnePodAtATime(t *testing.T) { // S19
+// Proves S19.
+func TestAnUpdateReplacesOnePodAtATime(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	nodes := []*corev1.Node{node("a"), node("b"), node("c")}
 	pods := []*corev1.Pod{on(set, "a", "old", "True"), on(set, "b", "old", "True"), on(set, "c", "old", "True")}
@@ -119,8 +121,9 @@ func TestAnUpdateReplacesOnePodAtATime(t *testing.T) { // S19
 	}
 }
 
-// With a surge, the replacement works before the old pod goes.
-func TestASurgeStartsTheReplacementFirst(t *testing.T) { // S19
+// With a surge, the replacement becomes available before the old pod is deleted.
+// Proves S19.
+func TestASurgeStartsTheReplacementFirst(t *testing.T) {
 	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
 	set.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
@@ -218,7 +221,7 @@ func TestHowManyMayBeReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// Trouble of its node does not move a pod that belongs to that node.
+// Problems of a node do not evict a pod that belongs to that node.
 func TestPodsTolerateTheTroubleOfTheirNodes(t *testing.T) {
 	set := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{

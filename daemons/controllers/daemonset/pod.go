@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// tolerations are those that every pod of a set gets: trouble of its node does not
-// move a pod that belongs to that node.
+// tolerations returns the tolerations that every pod of a set gets: problems of a node do not evict a pod that belongs
+// to that node.
 func tolerations(spec *corev1.PodSpec) []corev1.Toleration {
 	exists := func(key string, effect corev1.TaintEffect) corev1.Toleration {
 		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect}
@@ -48,14 +48,14 @@ func newPod(set *appsv1.DaemonSet, node, hash string) *corev1.Pod {
 	if pod.Spec.Affinity.NodeAffinity == nil {
 		pod.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{}
 	}
-	// The node's name is enough: its labels were looked at when it was chosen.
+	// The node's name is sufficient: the node was selected by its labels before.
 	pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{term},
 	}
 	return pod
 }
 
-// target is the node that a pod is on or meant for.
+// target returns the node that a pod is on or meant for.
 func target(pod *corev1.Pod) string {
 	if pod.Spec.NodeName != "" {
 		return pod.Spec.NodeName
@@ -85,7 +85,7 @@ func templateGeneration(set *appsv1.DaemonSet) int64 {
 	return set.Generation
 }
 
-// Status is what a set's status should say.
+// Status returns the status that a set should have.
 func Status(set *appsv1.DaemonSet, at Places, hash string, now time.Time) appsv1.DaemonSetStatus {
 	s := appsv1.DaemonSetStatus{
 		ObservedGeneration: set.Generation,
@@ -126,8 +126,8 @@ func Status(set *appsv1.DaemonSet, at Places, hash string, now time.Time) appsv1
 	return s
 }
 
-// revise makes sure that a ControllerRevision holds the set's template, returns the
-// hash that pods of this template are labelled with, and drops old revisions.
+// revise ensures that a ControllerRevision holds the set's template, and deletes old revisions. It returns the hash
+// that pods of this template have as a label.
 func (d *controller) revise(ctx context.Context, set *appsv1.DaemonSet) (string, error) {
 	live := map[string]bool{}
 	for _, pod := range d.pods.Of(set.UID) {

@@ -14,14 +14,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What Progressing says, of every reason that there is, and when it says it.
+// The test covers every reason of the Progressing condition.
 func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 	const progressing = appsv1.DeploymentProgressing
 	for _, c := range []struct {
 		name  string
 		world func() (*appsv1.Deployment, []*appsv1.ReplicaSet)
 		after time.Duration
-		want  string // an expression
+		want  string // regular expression
 	}{
 		{"the first set is made", func() (*appsv1.Deployment, []*appsv1.ReplicaSet) { return web(2, "a:1"), nil }, 0,
 			`^True NewReplicaSetCreated: Created new replica set "web-[a-z0-9]+"$`},
@@ -157,7 +157,7 @@ func TestProgressingSaysHowFarARolloutIs(t *testing.T) {
 	}
 }
 
-// A status that says nothing new is not written: each write wakes the controller, which would write again.
+// A status without changes is not written: each write would queue the deployment again.
 func TestAStuckDeploymentIsWrittenOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails  bool
@@ -249,7 +249,7 @@ func TestTheNewSetsFailureIsTheDeployments(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range 8 { // sets are listed in no order
+			for range 8 { // sets are listed in random order
 				d := web(2, "a:2")
 				if c.had {
 					with1(d, appsv1.DeploymentReplicaFailure, "True", "FailedCreate")
@@ -298,7 +298,7 @@ func TestAvailableIsWithinWhatMayBeUnavailable(t *testing.T) {
 	}
 }
 
-// A set that has never been looked at has no pods; one that was, without a count, may have some.
+// A set that was never synced has no pods. A set that was synced and reports no number may have some.
 func TestTerminatingReplicasAreUnknownWhenASetDoesNotTell(t *testing.T) {
 	for name, c := range map[string]struct {
 		observed int64
@@ -321,7 +321,7 @@ func TestTerminatingReplicasAreUnknownWhenASetDoesNotTell(t *testing.T) {
 	}
 }
 
-// While nothing is rolled out, the counts and Available are told, and what a rollout told before stays.
+// While nothing is rolled out, the counts and the Available condition are updated, and the Progressing condition stays.
 func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
 	for name, change := range map[string]func(d *appsv1.Deployment, set *appsv1.ReplicaSet){
 		"scaled": func(_ *appsv1.Deployment, set *appsv1.ReplicaSet) { set.Annotations[desiredAnnotation] = "2" },
@@ -356,7 +356,7 @@ func TestWhatIsOnlyScaledOrDeletedTellsItsCounts(t *testing.T) {
 	}
 }
 
-// Old sets beyond the limit go when a rollout is through and when it is paused, not because the wanted number changed.
+// Old sets beyond the limit are deleted when a rollout is complete and while it is paused, but not because of scaling.
 func TestScalingDropsNoOldSets(t *testing.T) {
 	for paused, want := range map[bool]int{false: 2, true: 1} {
 		d := web(3, "a:2")

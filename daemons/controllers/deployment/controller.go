@@ -1,7 +1,6 @@
-// Package deployment rolls a Deployment's template out: it makes a ReplicaSet for each
-// template, moves replicas from old sets to the new one within the strategy's limits,
-// numbers revisions and drops old ones, and reports progress. Pods are the ReplicaSet
-// controller's.
+// Package deployment rolls out a Deployment's template. It creates a ReplicaSet for each template and moves replicas
+// from old sets to the new one within the strategy's limits. It numbers revisions, deletes old ones and reports
+// progress. The ReplicaSet controller manages the pods.
 package deployment
 
 import (
@@ -64,7 +63,7 @@ func New(c loop.Context) loop.Controller {
 		if old == nil {
 			return
 		}
-		// Recreate waits until the last old pod is gone or has ended.
+		// Recreate waits until the last old pod is deleted or has ended.
 		if was := old.(*corev1.Pod); obj == nil || !ended(was) && ended(obj.(*corev1.Pod)) {
 			d.podGone(was)
 		}
@@ -72,7 +71,7 @@ func New(c loop.Context) loop.Controller {
 	return d
 }
 
-// wakeAdopters queues the deployments whose selector matches a set that nobody controls.
+// wakeAdopters queues the deployments whose selector matches an orphaned ReplicaSet.
 func (d *controller) wakeAdopters(set *appsv1.ReplicaSet) {
 	deployments, err := d.deployments.Deployments(set.Namespace).List(labels.Everything())
 	if err != nil {
@@ -159,7 +158,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	return d.dropOld(ctx, deployment, others(sets, newSet))
 }
 
-// keep does what there is to do without a rollout, as one is paused or the wanted number has changed.
+// keep handles a sync without a rollout: the deployment is paused, or the wanted number of replicas has changed.
 func (d *controller) keep(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
@@ -182,7 +181,7 @@ func (d *controller) keep(
 	return d.writeStatus(ctx, deployment, newSet, sets, outcome{resting: scaling})
 }
 
-// roll moves replicas one step on. Each change of a set wakes the controller again.
+// roll moves replicas by one step. Each change of a ReplicaSet queues the deployment again.
 func (d *controller) roll(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
@@ -197,7 +196,7 @@ func (d *controller) roll(
 		return nil
 	}
 	if newSet == nil {
-		return nil // its namespace is going
+		return nil // its namespace is being deleted
 	}
 	for set, n := range step(deployment, newSet, old) {
 		if err := d.scale(ctx, deployment, set, n); err != nil {
@@ -207,8 +206,8 @@ func (d *controller) roll(
 	return nil
 }
 
-// clear takes the old sets' pods away, for Recreate, and says whether all have ended: those
-// that are still ending count, whether the new set is to be made or is there from before.
+// clear scales the old sets to zero, for the strategy Recreate, and reports whether all their pods have ended. Pods
+// that are still ending count, no matter whether the new set exists already.
 func (d *controller) clear(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
@@ -228,8 +227,8 @@ func (d *controller) clear(
 	return cleared, nil
 }
 
-// emptied says whether a set has no pod and will make none: its controller has seen that
-// none is wanted.
+// emptied reports whether a set has no pods and will create none, because its controller has observed that none is
+// wanted.
 func emptied(set *appsv1.ReplicaSet, pods []*corev1.Pod) bool {
 	if replicas(set.Spec.Replicas) > 0 || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas > 0 {
 		return false
@@ -252,7 +251,7 @@ func (d *controller) writeStatus(
 	want := status(deployment, newSet, sets, o, now)
 	if c := find(want, appsv1.DeploymentProgressing); c != nil && c.Reason != timedOut && c.Reason != rolledOut &&
 		o.resting == "" {
-		// Nothing happens when a rollout is stuck, so the deadline must wake us.
+		// A rollout that is stuck causes no events, so the deadline needs a timer.
 		due := c.LastUpdateTime.Add(time.Duration(*deployment.Spec.ProgressDeadlineSeconds) * time.Second)
 		d.AddAfter(deployment.Namespace+"/"+deployment.Name, max(due.Sub(now), 0)+time.Second)
 	}

@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Recreate goes on only when an old set has no pod left and will make none.
-func TestASetIsEmptyWhenItsPodsHaveEnded(t *testing.T) { // S19
+// Recreate continues only when no old set has pods or will create any.
+// Proves S19.
+func TestASetIsEmptyWhenItsPodsHaveEnded(t *testing.T) {
 	set := func(wanted int32, observed int64, counted int32) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Generation: 2},

@@ -16,9 +16,9 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// An undo leads to a set that is there already: it gets its pods when the other's have ended, as a set that is made
-// anew does.
-func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) { // S19
+// An undo reuses an existing set. Like a new set, it gets pods only after the other set's pods have ended.
+// Proves S19.
+func TestRecreateWaitsForOldPodsAlsoOnTheWayBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		phase corev1.PodPhase
 		grows bool

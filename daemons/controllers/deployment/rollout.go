@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// current returns the replica set that has d's template, nil when there is none. Of
-// several, which a fault can leave, the oldest counts.
+// current returns the ReplicaSet that has d's template, or nil. If several have it, which only a fault can cause, it
+// returns the oldest.
 func current(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) *appsv1.ReplicaSet {
 	byAge := slices.Clone(sets)
 	slices.SortFunc(byAge, func(a, b *appsv1.ReplicaSet) int {
@@ -26,7 +26,7 @@ func current(d *appsv1.Deployment, sets []*appsv1.ReplicaSet) *appsv1.ReplicaSet
 	return nil
 }
 
-// sameTemplate compares templates but for the label that tells sets apart.
+// sameTemplate compares templates without the pod-template-hash label.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	x, y := a.DeepCopy(), b.DeepCopy()
 	delete(x.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
@@ -34,8 +34,8 @@ func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(x, y)
 }
 
-// limits returns how many pods may exist above the wanted number during a rollout,
-// and how many may be unavailable. Both are never zero at once.
+// limits returns how many pods may exist above the wanted number during a rollout, and how many may be unavailable.
+// They are never both zero.
 func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	if d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType || d.Spec.Strategy.RollingUpdate == nil {
 		return 0, 0
@@ -51,10 +51,9 @@ func limits(d *appsv1.Deployment) (surge, unavailable int32) {
 	return replicaCount(int64(s)), int32(min(u, wanted))
 }
 
-// step returns the replicas that each set should have next, for a rolling update:
-// the new set grows as far as surge allows, counting pods that sets are yet to
-// delete, old ones shrink as far as availability
-// allows, sets without a healthy pod first. Sets whose number stays are left out.
+// step returns the replicas that each set should have next in a rolling update. The new set grows as far as surge
+// allows, counting pods that sets have not deleted yet. Old sets shrink as far as availability allows, those with
+// unavailable pods first. Sets whose number stays are left out.
 //
 // Sums are computed in 64 bits: replicas and maxSurge may each be as large as an int32 can be.
 func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.ReplicaSet) map[*appsv1.ReplicaSet]int32 {
@@ -82,7 +81,7 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	if oldTotal == 0 {
 		return next
 	}
-	// The new set's pods that are not yet available count against what may go.
+	// Unavailable pods of the new set reduce the number of old pods that may be removed.
 	minAvailable := wanted - int64(unavailable)
 	newUnavailable := int64(replicas(newSet.Spec.Replicas) - newSet.Status.AvailableReplicas)
 	room := total - minAvailable - newUnavailable
@@ -94,7 +93,7 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 		byAge,
 		func(a, b *appsv1.ReplicaSet) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) },
 	)
-	// Broken pods of old sets serve nobody: they go first.
+	// Remove unavailable pods of old sets first: they serve no traffic.
 	for _, set := range byAge {
 		have := replicas(set.Spec.Replicas)
 		if broken := min(int64(have-set.Status.AvailableReplicas), room); broken > 0 {
@@ -119,9 +118,8 @@ func step(d *appsv1.Deployment, newSet *appsv1.ReplicaSet, old []*appsv1.Replica
 	return next
 }
 
-// proportional returns the replicas that each set should have after the wanted
-// number changed in the middle of a rollout: every set grows or shrinks in
-// proportion to its size, what rounding leaves goes to the largest.
+// proportional returns the replicas that each set should have after the wanted number changed during a rollout. Every
+// set grows or shrinks in proportion to its size. The rounding remainder goes to the largest set.
 func proportional(
 	d *appsv1.Deployment,
 	sets []*appsv1.ReplicaSet,
@@ -146,7 +144,7 @@ func proportional(
 		return next
 	}
 	slices.SortFunc(active, func(a, b *appsv1.ReplicaSet) int {
-		age := b.CreationTimestamp.Compare(a.CreationTimestamp.Time) // growing favours new sets
+		age := b.CreationTimestamp.Compare(a.CreationTimestamp.Time) // newer sets grow first
 		if change < 0 {
 			age = -age
 		}
@@ -178,7 +176,7 @@ func proportional(
 	return next
 }
 
-// replicaCount returns a number as a ReplicaSet can have it.
+// replicaCount limits n to the range that a ReplicaSet accepts.
 func replicaCount(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 func replicas(n *int32) int32 {

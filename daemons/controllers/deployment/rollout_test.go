@@ -36,7 +36,8 @@ func set1(name string, age int, replicas, available int32) *appsv1.ReplicaSet {
 	}
 }
 
-func TestStepMovesWithinTheLimits(t *testing.T) { // S19
+// Proves S19.
+func TestStepMovesWithinTheLimits(t *testing.T) {
 	percent, zero, one := intstr.FromString("25%"), intstr.FromInt32(0), intstr.FromInt32(1)
 	for _, c := range []struct {
 		name string
@@ -79,8 +80,9 @@ func TestStepMovesWithinTheLimits(t *testing.T) { // S19
 	}
 }
 
-// Whatever the order in which pods become available and sets delete theirs, a rollout ends, never has more pods than
-// surge allows, those that are yet to go included, and never plans below the least availability. S19
+// Pods may become available and be deleted in any order. The rollout ends, never has more pods than surge allows,
+// including those to be deleted, and never plans below the minimum of available pods.
+// Proves S19.
 func TestRolloutsEndWithinTheLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		wanted := rapid.Int32Range(0, 12).Draw(t, "wanted")
@@ -93,7 +95,7 @@ func TestRolloutsEndWithinTheLimits(t *testing.T) {
 			for set, n := range step(d, newSet, sets[1:]) {
 				before := *set.Spec.Replicas
 				set.Spec.Replicas = ptr.To(n)
-				if n < before { // healthy pods go only when no others are left
+				if n < before { // available pods are deleted only after all others
 					set.Status.AvailableReplicas = min(set.Status.AvailableReplicas, n)
 				}
 			}
@@ -138,7 +140,8 @@ func TestScalingToAllThatANumberCanBe(t *testing.T) {
 	}
 }
 
-func TestScalingInTheMiddleOfARolloutKeepsProportions(t *testing.T) { // S19
+// Proves S19.
+func TestScalingInTheMiddleOfARolloutKeepsProportions(t *testing.T) {
 	d := rolling(20, intstr.FromInt32(2), intstr.FromInt32(2))
 	sets := []*appsv1.ReplicaSet{set1("new", 0, 4, 4), set1("old", 9, 8, 8)}
 	next := proportional(d, sets, func(*appsv1.ReplicaSet) int64 { return 12 })
@@ -155,7 +158,8 @@ func TestScalingInTheMiddleOfARolloutKeepsProportions(t *testing.T) { // S19
 	}
 }
 
-func TestRecreateAndFullProgressAreReported(t *testing.T) { // S19
+// Proves S19.
+func TestRecreateAndFullProgressAreReported(t *testing.T) {
 	now := time.Unix(5000, 0)
 	d := rolling(2, intstr.FromInt32(1), intstr.FromInt32(0))
 	d.Spec.ProgressDeadlineSeconds = ptr.To[int32](600)
@@ -178,9 +182,10 @@ func TestRecreateAndFullProgressAreReported(t *testing.T) { // S19
 	}
 }
 
-// A set that was made smaller has its pods until its controller has deleted them: a new set that grew before that would
-// be one pod more than the surge.
-func TestANewSetDoesNotGrowWhilePodsOfOldOnesAreYetToGo(t *testing.T) { // S19
+// A set that was scaled down has its pods until its controller deletes them. A new set that grew earlier would exceed
+// the surge by one pod.
+// Proves S19.
+func TestANewSetDoesNotGrowWhilePodsOfOldOnesAreYetToGo(t *testing.T) {
 	d := rolling(4, intstr.FromInt32(1), intstr.FromInt32(0))
 	old, young := set1("old", 2, 3, 4), set1("new", 1, 1, 1)
 	old.Status.Replicas = 4

@@ -30,8 +30,7 @@ const (
 	maxAnnotation      = "deployment.kubernetes.io/max-replicas"
 )
 
-// claim returns the sets of a deployment: its own that match, and matching orphans,
-// which it adopts.
+// claim returns the sets of a deployment: its own that match its selector, and matching orphans, which it adopts.
 func (d *controller) claim(ctx context.Context, deployment *appsv1.Deployment) ([]*appsv1.ReplicaSet, error) {
 	selector, err := metav1.LabelSelectorAsSelector(deployment.Spec.Selector)
 	if err != nil {
@@ -64,7 +63,7 @@ func (d *controller) claim(ctx context.Context, deployment *appsv1.Deployment) (
 	return claimed, nil
 }
 
-// release gives up a set whose labels no longer match.
+// release removes the deployment's owner reference from a set whose labels no longer match.
 func (d *controller) release(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"ownerReferences": []map[string]any{{"$patch": "delete", "uid": deployment.UID}}, "uid": set.UID,
@@ -113,8 +112,7 @@ func (d *controller) adopt(
 	return adopted, err
 }
 
-// create makes the set for the deployment's template, with as many replicas as the
-// strategy allows at once.
+// create creates the set for the deployment's template, with as many replicas as the strategy allows at once.
 func (d *controller) create(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
@@ -176,8 +174,8 @@ func (d *controller) create(
 	return made, outcome{created: true}, nil
 }
 
-// collided handles a set of the new name that is there already: our own, which the
-// cache has not shown yet, or a stranger's, and then another hash is tried.
+// collided handles a set that already has the new set's name. If it is the deployment's own set, which the cache does
+// not show yet, it is returned. Otherwise the collision count is increased, so that the next sync uses another hash.
 func (d *controller) collided(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
@@ -204,8 +202,8 @@ func (d *controller) collided(
 	return nil, fmt.Errorf("replica set %s exists already: trying another hash", set.Name)
 }
 
-// number gives the new set the highest revision and the deployment's annotations, and
-// tells the deployment its revision.
+// number gives the new set the highest revision and the deployment's annotations, and writes that revision to the
+// deployment.
 func (d *controller) number(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
@@ -242,9 +240,9 @@ func (d *controller) number(
 	return newSet, nil
 }
 
-// annotations are those a set should have: its own, the deployment's but for what
-// belongs to the deployment alone, and the bookkeeping. A set never loses its revision
-// to a lower one; a revision that it had before it became new again goes to its history.
+// annotations returns the annotations that a set should have: its own, those of the deployment that are not the
+// deployment's alone, and the bookkeeping. A set never gets a lower revision than it has. When it becomes the newest
+// again, its previous revision is added to its history.
 func (d *controller) annotations(
 	deployment *appsv1.Deployment,
 	set *appsv1.ReplicaSet,
@@ -272,16 +270,16 @@ func (d *controller) annotations(
 		}
 		out[revisionAnnotation] = strconv.FormatInt(revision, 10)
 	}
-	if _, sized := out[desiredAnnotation]; !sized { // it is told anew when its replicas are
+	if _, sized := out[desiredAnnotation]; !sized { // a set that exists gets new values when it is scaled
 		maps.Copy(out, sizes(deployment))
 	}
 	return out
 }
 
-// longestHistory is how many characters of former revisions a set keeps.
+// longestHistory is the maximum length in bytes of a set's list of former revisions.
 const longestHistory = 2000
 
-// remembered is a history with one more revision, without the oldest ones that there is no room for.
+// remembered returns the history with one more revision. It drops the oldest ones that exceed longestHistory.
 func remembered(history, revision string) string {
 	for history != "" && len(history)+1+len(revision) > longestHistory {
 		_, history, _ = strings.Cut(history, ",")
@@ -301,7 +299,7 @@ func sizes(deployment *appsv1.Deployment) map[string]string {
 	}
 }
 
-// scaled says whether the wanted number changed since the sets were last sized.
+// scaled reports whether the wanted number of replicas changed since the sets were last scaled.
 func (d *controller) scaled(deployment *appsv1.Deployment, sets []*appsv1.ReplicaSet) bool {
 	wanted := strconv.Itoa(int(replicas(deployment.Spec.Replicas)))
 	for _, set := range sets {
@@ -312,7 +310,7 @@ func (d *controller) scaled(deployment *appsv1.Deployment, sets []*appsv1.Replic
 	return false
 }
 
-// scaleAll brings the sets to a changed wanted number without rolling anything.
+// scaleAll adapts the sets to a changed number of replicas without a rollout.
 func (d *controller) scaleAll(
 	ctx context.Context,
 	deployment *appsv1.Deployment,
@@ -342,7 +340,7 @@ func (d *controller) scaleAll(
 		return nil
 	case len(active) == 1:
 		return d.scale(ctx, deployment, active[0], wanted)
-	case saturated(deployment, newSet): // with sets that were adopted meanwhile
+	case saturated(deployment, newSet): // sets that were adopted in the meantime have to go
 		for _, set := range others(active, newSet) {
 			if err := d.scale(ctx, deployment, set, 0); err != nil {
 				return err
@@ -371,14 +369,14 @@ func (d *controller) scaleAll(
 	return nil
 }
 
-// saturated says whether the new set has all pods that are wanted, all available.
+// saturated reports whether the new set has all wanted pods and all are available.
 func saturated(deployment *appsv1.Deployment, newSet *appsv1.ReplicaSet) bool {
 	wanted := replicas(deployment.Spec.Replicas)
 	return newSet != nil && newSet.Annotations[desiredAnnotation] == strconv.Itoa(int(wanted)) &&
 		replicas(newSet.Spec.Replicas) == wanted && newSet.Status.AvailableReplicas == wanted
 }
 
-// scale writes a set's replicas, and for which wanted number they are.
+// scale writes a set's replicas, and the annotations with the deployment's wanted and maximum numbers.
 func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, set *appsv1.ReplicaSet, n int32) error {
 	had := replicas(set.Spec.Replicas)
 	updated := set.DeepCopy()
@@ -411,7 +409,7 @@ func (d *controller) scale(ctx context.Context, deployment *appsv1.Deployment, s
 	return nil
 }
 
-// dropOld deletes the oldest of the old sets that are more than the revision history limit, as far as they are empty.
+// dropOld deletes the oldest of the old sets that exceed the revision history limit, if they have no pods.
 func (d *controller) dropOld(ctx context.Context, deployment *appsv1.Deployment, old []*appsv1.ReplicaSet) error {
 	if deployment.Spec.RevisionHistoryLimit == nil {
 		return nil
@@ -450,8 +448,8 @@ func revisionOf(annotations map[string]string) int64 {
 	return n
 }
 
-// templateHash tells templates apart in a set's name. It need not be upstream's: no
-// client computes it.
+// templateHash returns the hash that distinguishes templates in ReplicaSet names. It need not equal upstream's, since
+// no client computes it.
 func templateHash(template *corev1.PodTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
 	text, err := json.Marshal(template)

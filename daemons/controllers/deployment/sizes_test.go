@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// sizedFor has a set say which wanted number it was last sized for, with a surge of one.
+// sizedFor sets the annotations for which number of replicas a set was last scaled, with a surge of one.
 func sizedFor(set *appsv1.ReplicaSet, n int32) *appsv1.ReplicaSet {
 	set.Annotations[desiredAnnotation], set.Annotations[maxAnnotation] = text(n), text(n+1)
 	return set
@@ -118,8 +118,8 @@ func TestScalingIsToldInEvents(t *testing.T) {
 	}
 }
 
-// While it is paused, what belongs to no rollout is done: the new set gets the deployment's annotations and
-// minReadySeconds, and former sets go.
+// While a deployment is paused, everything that is not a rollout is done: the new set gets the deployment's annotations
+// and minReadySeconds, and old sets are deleted.
 func TestAPausedDeploymentIsKeptInOrder(t *testing.T) {
 	d := web(2, "a:4")
 	d.Spec.Paused, d.Spec.MinReadySeconds, d.Spec.RevisionHistoryLimit, d.Annotations = true, 7, ptr.To[int32](
@@ -150,7 +150,7 @@ func TestAPausedDeploymentIsKeptInOrder(t *testing.T) {
 }
 
 func TestAnUndoneRevisionIsRemembered(t *testing.T) {
-	long := strings.TrimSuffix(strings.Repeat("10,", 667), ",") // 2000 characters
+	long := strings.TrimSuffix(strings.Repeat("10,", 667), ",") // 2000 bytes
 	for name, c := range map[string]struct{ had, want string }{
 		"the first time":               {"", "1"},
 		"once more":                    {"7", "7,1"},

@@ -10,15 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// outcome is what became of a new set that had to be made, or that nothing was rolled out.
+// outcome is the result of creating the new set, or the reason why nothing was rolled out.
 type outcome struct {
 	resting rest
 	created bool
-	name    string // of the set that could not be made
+	name    string // name of the set that could not be created
 	failure error
 }
 
-// rest is why a look at a deployment rolls nothing out. What a rollout told of itself stays as it is then.
+// rest is the reason why a sync rolls nothing out. The Progressing condition then keeps what an earlier rollout
+// reported.
 type rest string
 
 const (
@@ -26,8 +27,8 @@ const (
 	deleting rest = "deleting"
 )
 
-// status returns what d's status should say, given its sets (newSet may be nil) and
-// what became of making the new set.
+// status returns the status that d should have, given its sets (newSet may be nil) and the result of creating the new
+// set.
 func status(
 	d *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
@@ -76,8 +77,8 @@ func status(
 	return s
 }
 
-// terminating counts the pods that are going. It is nil, unknown, when the controller of a set has looked at it and
-// does not say.
+// terminating returns the number of pods that are being deleted. It returns nil, for unknown, if a set's controller has
+// observed the set but does not report the number.
 func terminating(sets []*appsv1.ReplicaSet) *int32 {
 	var n int32
 	for _, set := range sets {
@@ -91,21 +92,19 @@ func terminating(sets []*appsv1.ReplicaSet) *int32 {
 	return &n
 }
 
-// complete says whether the rollout is done: every wanted pod is new and available,
-// and no old one is left.
+// complete reports whether the rollout is complete: every wanted pod is new and available, and no old pod is left.
 func complete(d *appsv1.Deployment, s appsv1.DeploymentStatus) bool {
 	wanted := replicas(d.Spec.Replicas)
 	return s.UpdatedReplicas == wanted && s.Replicas == wanted && s.AvailableReplicas == wanted &&
 		s.ObservedGeneration >= d.Generation
 }
 
-// hasDeadline says whether progress is asked for.
+// hasDeadline reports whether the deployment has a progress deadline.
 func hasDeadline(d *appsv1.Deployment) bool {
 	return d.Spec.ProgressDeadlineSeconds != nil && *d.Spec.ProgressDeadlineSeconds != math.MaxInt32
 }
 
-// progress sets the Progressing condition: first what has happened, then, of a rollout that is under way, how far it
-// is.
+// progress sets the Progressing condition: first what this sync did, then, if a rollout is under way, how far it is.
 func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, o outcome, now time.Time) {
 	if !hasDeadline(d) {
 		remove(s, appsv1.DeploymentProgressing)
@@ -118,7 +117,7 @@ func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.R
 	}
 	was := find(*s, appsv1.DeploymentProgressing)
 	if was != nil && was.Reason == rolledOut && s.Replicas == s.UpdatedReplicas {
-		return // the latest rollout is through; what becomes of its pods, or of the wanted number, is none
+		return // the latest rollout is complete; later changes of its pods or of the wanted number are not a rollout
 	}
 	subject := fmt.Sprintf("Deployment %q", d.Name)
 	if newSet != nil {
@@ -129,7 +128,7 @@ func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.R
 		say(corev1.ConditionTrue, rolledOut, subject+" has successfully progressed.")
 	case progressed(d.Status, *s):
 		if was != nil {
-			was.Reason = "" // the time of an update moves with each progress
+			was.Reason = "" // each progress moves the update time, which set changes only with the reason
 		}
 		say(corev1.ConditionTrue, "ReplicaSetUpdated", subject+" is progressing.")
 	case was != nil && overdue(d, was, now):
@@ -137,15 +136,15 @@ func progress(d *appsv1.Deployment, s *appsv1.DeploymentStatus, newSet *appsv1.R
 	}
 }
 
-// progressing returns what sets the Progressing condition.
+// progressing returns a function that sets the Progressing condition.
 func progressing(s *appsv1.DeploymentStatus, now time.Time) func(value corev1.ConditionStatus, reason, message string) {
 	return func(value corev1.ConditionStatus, reason, message string) {
 		set(s, appsv1.DeploymentProgressing, value, reason, message, now)
 	}
 }
 
-// happened says of what was done to a deployment, or could not be done, what Progressing is to tell. was is what it
-// told before.
+// happened sets the Progressing condition from what was done to the deployment or failed. was is the previous
+// condition.
 func happened(
 	d *appsv1.Deployment,
 	newSet *appsv1.ReplicaSet,
@@ -155,7 +154,7 @@ func happened(
 ) {
 	const paused = "DeploymentPaused"
 	switch {
-	case d.Spec.Paused && was != nil && was.Reason == timedOut: // which a pause does not hide
+	case d.Spec.Paused && was != nil && was.Reason == timedOut: // a pause does not hide an exceeded deadline
 	case d.Spec.Paused:
 		say(corev1.ConditionUnknown, paused, "Deployment is paused")
 	case o.failure != nil:
@@ -173,13 +172,13 @@ func happened(
 	}
 }
 
-// Reasons of Progressing that decide about later ones.
+// Reasons of the Progressing condition that later syncs depend on.
 const (
 	rolledOut = "NewReplicaSetAvailable"
 	timedOut  = "ProgressDeadlineExceeded"
 )
 
-// progressed says whether a rollout moved between two looks at it.
+// progressed reports whether a rollout moved between two statuses.
 func progressed(was, is appsv1.DeploymentStatus) bool {
 	oldWas, oldIs := was.Replicas-was.UpdatedReplicas, is.Replicas-is.UpdatedReplicas
 	return is.UpdatedReplicas > was.UpdatedReplicas || oldIs < oldWas ||
@@ -194,7 +193,8 @@ func overdue(d *appsv1.Deployment, was *appsv1.DeploymentCondition, now time.Tim
 		now.Sub(was.LastUpdateTime.Time) >= time.Duration(*d.Spec.ProgressDeadlineSeconds)*time.Second
 }
 
-// failed has ReplicaFailure say why a set cannot make or delete pods, the new set before others.
+// failed sets the ReplicaFailure condition to the reason why a set cannot create or delete pods. The new set comes
+// before the others.
 func failed(s *appsv1.DeploymentStatus, newSet *appsv1.ReplicaSet, sets []*appsv1.ReplicaSet) {
 	if newSet != nil {
 		sets = append([]*appsv1.ReplicaSet{newSet}, sets...)
@@ -224,7 +224,7 @@ func find(s appsv1.DeploymentStatus, kind appsv1.DeploymentConditionType) *appsv
 	return nil
 }
 
-// set changes a condition. One that says the same already is left as it is, its message and times too.
+// set changes a condition. If the status and reason are the same, the message and times stay unchanged.
 func set(
 	s *appsv1.DeploymentStatus,
 	kind appsv1.DeploymentConditionType,

@@ -21,7 +21,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// world is one deployment, named web, with its sets, and a clock that tests move.
+// world holds one deployment, named web, with its sets and a fake clock.
 type world struct {
 	t      *testing.T
 	clock  *clocktesting.FakeClock
@@ -33,7 +33,7 @@ type world struct {
 
 var began = time.Unix(1_000_000, 0)
 
-// web is a deployment of so many replicas of an image, by default with a surge of one and nothing unavailable.
+// web returns a deployment with n replicas of an image, a surge of one and no unavailable pods.
 func web(n int32, image string) *appsv1.Deployment {
 	labels := map[string]string{"app": "web"}
 	return &appsv1.Deployment{
@@ -57,7 +57,7 @@ func ofImage(image string) corev1.PodTemplateSpec {
 	}
 }
 
-// webSet is a set of web whose pods are all there and available; what it was sized for is web's own number.
+// webSet returns a set of web with all pods available, scaled for web's present number of replicas.
 func webSet(d *appsv1.Deployment, name, image, revision string, n int32) *appsv1.ReplicaSet {
 	surge, _ := limits(d)
 	set := set1(name, 100-len(revision), n, n)
@@ -121,7 +121,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// sync runs the controller once, and shows it what it wrote.
+// sync syncs once, and updates the caches with what was written.
 func (w *world) sync() error {
 	w.t.Helper()
 	err := w.d.sync(w.t.Context(), "shop/web")
@@ -144,7 +144,7 @@ func (w *world) deployment() *appsv1.Deployment {
 	return d
 }
 
-// sets says how many replicas each set is to have, by name, those of new names as "new".
+// sets returns the wanted replicas of each set by name. A set that was created has the name "new".
 func (w *world) sets() map[string]int32 {
 	w.t.Helper()
 	list, err := w.client.AppsV1().ReplicaSets("shop").List(w.t.Context(), metav1.ListOptions{})
@@ -171,7 +171,7 @@ func (w *world) told() (lines []string) {
 	}
 }
 
-// condition is a condition's status, reason and message, "" without it.
+// condition returns a condition's status, reason and message, or "".
 func (w *world) condition(kind appsv1.DeploymentConditionType) string {
 	c := find(w.deployment().Status, kind)
 	if c == nil {
@@ -194,8 +194,7 @@ func with1(
 	return d
 }
 
-// counted has a deployment's status say how many replicas, none of them updated, it had, and how many of them were
-// available.
+// counted sets a deployment's status to n replicas, none of them updated, and the given number available.
 func counted(d *appsv1.Deployment, n, available int32) *appsv1.Deployment {
 	d.Status.Replicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = n, available, available
 	return d

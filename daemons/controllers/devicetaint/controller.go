@@ -1,6 +1,6 @@
-// Package devicetaint evicts pods that use devices with a NoExecute taint that their claims do not tolerate, at once or
-// when the toleration runs out. The taints are those that drivers tell of in ResourceSlices and those of
-// DeviceTaintRules. That no pod gets such a device is the scheduler's.
+// Package devicetaint evicts pods that use devices with a NoExecute taint which their claims do not tolerate, at once
+// or when the toleration expires. Taints come from drivers, in ResourceSlices, and from DeviceTaintRules. The scheduler
+// ensures that no pod gets such a device.
 package devicetaint
 
 import (
@@ -25,7 +25,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// perSecond bounds how many pods are evicted for devices.
+// perSecond is the maximum number of pods evicted for device taints per second.
 const perSecond = 10
 
 type controller struct {
@@ -37,13 +37,13 @@ type controller struct {
 	rules  resourcelisters.DeviceTaintRuleLister
 	pace   *rate.Limiter
 
-	reports loop.Loop // names of rules whose status may have to be written
+	reports loop.Loop // names of rules whose status may need an update
 	evicted evictions
-	deleted *prometheus.CounterVec   // pods
-	late    *prometheus.HistogramVec // seconds between when a pod had to go and its deletion
+	deleted *prometheus.CounterVec   // pods deleted
+	late    *prometheus.HistogramVec // seconds from a pod's deadline to its deletion
 }
 
-// Indexes of claims by the pools that they have devices of, and of slices by their pool.
+// byPool indexes claims by the pools of their devices, and slices by their pool.
 const byPool = "pool"
 
 // New returns the controller.
@@ -135,7 +135,7 @@ func poolOfSlice(obj any) ([]string, error) {
 	return nil, nil
 }
 
-// concerned queues the claims that have devices of a pool.
+// concerned queues the claims that have devices from a pool.
 func (t *controller) concerned(pool string) {
 	if list, err := t.claims.ByIndex(byPool, pool); err == nil {
 		for _, claim := range list {
@@ -192,7 +192,7 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// devices are the devices of a pool as its newest generation has them.
+// devices returns the devices of a pool's newest generation.
 func (t *controller) devices(driver, pool string) []*resourcev1.Device {
 	list, err := t.slices.ByIndex(byPool, driver+"/"+pool)
 	if err != nil {

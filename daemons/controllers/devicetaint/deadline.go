@@ -9,8 +9,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Deadline returns when the pods that use a claim have to go, and whether they have to at all. Of several tolerations
-// of one taint, the shortest counts. devices are a pool's.
+// Deadline returns when the pods that use a claim must be evicted, and whether they must be at all. Of several
+// tolerations of one taint, the shortest counts. devices returns the devices of a pool.
 func Deadline(
 	claim *resourcev1.ResourceClaim,
 	devices func(driver, pool string) []*resourcev1.Device,
@@ -32,7 +32,7 @@ func Deadline(
 	return at, evict
 }
 
-// taints are the NoExecute taints of an allocated device.
+// taints returns the NoExecute taints of an allocated device.
 func taints(
 	r *resourcev1.DeviceRequestAllocationResult,
 	devices []*resourcev1.Device,
@@ -55,7 +55,7 @@ func taints(
 	)
 }
 
-// until is when a taint is tolerated no more; false: it is tolerated for good.
+// until returns when a taint stops being tolerated. It returns false if it is tolerated for ever.
 func until(tolerations []resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) (time.Time, bool) {
 	tolerated := false
 	var limit *int64

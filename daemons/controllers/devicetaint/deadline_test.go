@@ -40,7 +40,7 @@ func TestUsersOfTaintedDevicesGoWhenNothingToleratesThatAnyLonger(t *testing.T) 
 		rules       []*resourcev1.DeviceTaintRule
 		tolerations []resourcev1.DeviceToleration
 		evict       bool
-		after       time.Duration // since it was tainted; negative: at once
+		after       time.Duration // after the taint was added; negative means at once
 	}{
 		"no taint":                 {nil, nil, nil, false, 0},
 		"no new pods":              {[]resourcev1.DeviceTaint{quiet}, nil, nil, false, 0},

@@ -18,16 +18,16 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// reportEvery is how often a rule's status is written, at most.
+// reportEvery is the minimum time between two updates of a rule's status.
 const reportEvery = 10 * time.Second
 
-// reach is what a rule is about, if its effect is NoExecute.
+// reach holds what a rule affects, assuming that its effect is NoExecute.
 type reach struct {
 	published, allocated int
-	pods, namespaces     int // that are yet to be evicted
+	pods, namespaces     int // that have yet to be evicted
 }
 
-// evictions counts, by their UIDs, how many pods were evicted for rules since this process began.
+// evictions counts, by rule UID, the pods evicted since this process started.
 type evictions struct {
 	mu sync.Mutex
 	by map[types.UID]int
@@ -54,7 +54,7 @@ func (e *evictions) forget(rule types.UID) {
 	delete(e.by, rule)
 }
 
-// concerns says whether a rule has pods that use a claim evicted, now or later, with the effect NoExecute.
+// concerns reports whether a rule with the effect NoExecute evicts pods that use a claim, now or later.
 func concerns(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim) bool {
 	if claim.Status.Allocation == nil {
 		return false
@@ -73,7 +73,7 @@ func concerns(rule *resourcev1.DeviceTaintRule, claim *resourcev1.ResourceClaim)
 	)
 }
 
-// reachOf works out what a rule is about. usedBy returns the pods that use a claim and are not on their way.
+// reachOf computes what a rule affects. usedBy returns the pods that use a claim and are not being deleted.
 func reachOf(
 	rule *resourcev1.DeviceTaintRule,
 	claims []*resourcev1.ResourceClaim,
@@ -109,7 +109,7 @@ func reachOf(
 	return r
 }
 
-// progress is what a rule's condition says. Its time is left out.
+// progress returns a rule's condition, without its transition time.
 func progress(rule *resourcev1.DeviceTaintRule, r reach, evicted int) metav1.Condition {
 	c := metav1.Condition{
 		Type:               resourcev1.DeviceTaintConditionEvictionInProgress,
@@ -158,7 +158,7 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// report brings a rule's status up to date, unless that was done a moment ago. Of a rule without effect it is done
+// report updates a rule's status, unless that was done less than reportEvery ago. For a rule without effect it does so
 // once.
 func (t *controller) report(ctx context.Context, name string) error {
 	rule, err := t.rules.Get(name)
@@ -187,7 +187,7 @@ func (t *controller) report(ctx context.Context, name string) error {
 	}
 	found := t.reach(rule)
 	if found.pods > 0 && rule.Spec.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
-		t.reports.AddAfter(name, reportEvery) // nothing says when the last of them has gone
+		t.reports.AddAfter(name, reportEvery) // no event of this rule marks the eviction of the last pod
 	}
 	is := progress(rule, found, t.evicted.of(rule.UID))
 	if is.LastTransitionTime = was.LastTransitionTime; is == was {
@@ -226,7 +226,7 @@ func (t *controller) reach(rule *resourcev1.DeviceTaintRule) reach {
 	return reachOf(rule, claims, pools, t.usedBy)
 }
 
-// usedBy returns the pods that use a claim and are not on their way.
+// usedBy returns the pods that use a claim and are not being deleted.
 func (t *controller) usedBy(claim *resourcev1.ResourceClaim) (pods []*corev1.Pod) {
 	for _, user := range claim.Status.ReservedFor {
 		if user.APIGroup != "" || user.Resource != "pods" {

@@ -1,6 +1,5 @@
-// Package disruption keeps the status of PodDisruptionBudgets: how many of their pods are
-// healthy, and how many may be evicted. The API server spends the budget when it answers
-// an eviction.
+// Package disruption maintains the status of PodDisruptionBudgets: how many of their pods are healthy, and how many may
+// be evicted. The API server consumes the budget when it serves an eviction.
 package disruption
 
 import (
@@ -31,7 +30,7 @@ type controller struct {
 	pods    corelisters.PodLister
 	scales  scales
 
-	stale loop.Loop // keys of pods that are to be disrupted
+	stale loop.Loop // keys of pods with the condition DisruptionTarget
 }
 
 // New returns the controller.
@@ -62,7 +61,7 @@ func (d *controller) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// podChanged wakes the budgets whose count a pod's change can change.
+// podChanged queues the budgets that count a changed pod.
 func (d *controller) podChanged(old, obj any) {
 	if pod, ok := obj.(*corev1.Pod); ok && pod != nil && disrupted(pod) != nil {
 		d.stale.Add(pod)
@@ -97,12 +96,12 @@ func (d *controller) podChanged(old, obj any) {
 	}
 }
 
-// ownerChanged wakes the budgets of a namespace where a controller was scaled.
+// ownerChanged queues the budgets of a namespace in which a controller was scaled.
 func (d *controller) ownerChanged(namespace string) {
 	d.wake(namespace, func(labels.Selector) bool { return true })
 }
 
-// wake has the budgets of a namespace looked at whose selector concerns what has changed, and returns them.
+// wake queues and returns the budgets of a namespace whose selector satisfies concerns.
 func (d *controller) wake(
 	namespace string,
 	concerns func(labels.Selector) bool,
@@ -150,7 +149,7 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	}
 	updated := b.DeepCopy()
 	updated.Status = want
-	// A conflict is an eviction that was spent meanwhile: its word counts, and is seen next.
+	// A conflict means that an eviction consumed the budget in between. Its update counts, and the watch delivers it.
 	if _, err := d.Client.PolicyV1().PodDisruptionBudgets(namespace).UpdateStatus(ctx, updated,
 		metav1.UpdateOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
@@ -159,11 +158,11 @@ func (d *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// recheck is when a budget is looked at again whose pods' number could not be found out, or is decided by someone who
+// recheck is the interval for budgets whose expected number of pods could not be determined, or depends on a kind that
 // is not watched.
 const recheck = 30 * time.Second
 
-// unfollowed says whether a pod's controller is of a kind that is not watched.
+// unfollowed reports whether a pod's controller is of a kind that is not watched.
 func unfollowed(pod *corev1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	return ref != nil && !slices.Contains([]string{"ReplicaSet", "StatefulSet", "ReplicationController"}, ref.Kind)
@@ -177,7 +176,7 @@ func (d *controller) status(
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, fmt.Errorf("read spec.selector: %w", err)
 	}
-	// Pods that are over are among them until they are deleted: nothing says that their controller has given them up.
+	// Finished pods are included until they are deleted: it is not known whether their controller has replaced them.
 	pods, err := d.pods.Pods(b.Namespace).List(selector)
 	if err != nil {
 		return policyv1.PodDisruptionBudgetStatus{}, 0, err
@@ -187,7 +186,7 @@ func (d *controller) status(
 	}
 	expected := len(pods)
 	if b.Spec.MinAvailable == nil && b.Spec.MaxUnavailable == nil {
-		expected = 0 // a budget that says nothing allows nothing
+		expected = 0 // a budget without a limit allows no disruption
 	} else if !counts(b) {
 		var unmanaged []*corev1.Pod
 		if expected, unmanaged, err = d.scales.expected(ctx, pods); err != nil {

@@ -14,13 +14,13 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// evictionTime is how long an evicted pod counts as gone before its deletion is seen.
-// One that is still there after it was never evicted.
+// evictionTime is how long an evicted pod counts as gone before its deletion is observed. A pod that still exists after
+// that was not evicted.
 const evictionTime = 2 * time.Minute
 
-// Status returns a budget's status for its pods. expected is how many pods their
-// controllers want, or their number where the budget is an absolute minimum. Until again
-// passes (zero: no need), nothing changes by itself.
+// Status returns a budget's status for its pods. expected is how many pods their controllers want, or the number of
+// pods if the budget is an absolute minimum. again is the time after which the status may change without an event; zero
+// means never.
 func Status(
 	b *policyv1.PodDisruptionBudget,
 	pods []*corev1.Pod,
@@ -46,7 +46,7 @@ func Status(
 				if again == 0 || left < again {
 					again = left
 				}
-				continue // it is on its way out
+				continue // it counts as gone already
 			}
 		}
 		if ready, _ := loop.Ready(pod); ready && pod.DeletionTimestamp == nil {
@@ -67,10 +67,11 @@ func Status(
 	return status, again, nil
 }
 
-// count returns a number as a status can have it: what clients ask for may add up to more than an int32 can hold.
+// count limits n to the range of the status field: the numbers that clients ask for may add up to more than an int32.
 func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-// failed is the status of a budget that cannot be worked out: nothing may be evicted. Its generation stays unobserved.
+// failed returns the status of a budget that cannot be computed: nothing may be evicted. Its generation stays
+// unobserved.
 func failed(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.PodDisruptionBudgetStatus {
 	status := *b.Status.DeepCopy()
 	status.DisruptionsAllowed = 0
@@ -83,7 +84,7 @@ func failed(b *policyv1.PodDisruptionBudget, why error, now time.Time) policyv1.
 	return status
 }
 
-// desiredHealthy is how many of the expected pods must stay.
+// desiredHealthy returns how many of the expected pods must stay healthy.
 func desiredHealthy(b *policyv1.PodDisruptionBudget, expected int) (int, error) {
 	switch {
 	case b.Spec.MaxUnavailable != nil:
@@ -102,8 +103,8 @@ func desiredHealthy(b *policyv1.PodDisruptionBudget, expected int) (int, error) 
 	return 0, nil
 }
 
-// counts says whether the pods themselves are the expectation: an absolute minimum needs
-// no controller to say how many there should be.
+// counts reports whether the expected number is the number of existing pods. An absolute minimum does not depend on
+// what controllers want.
 func counts(b *policyv1.PodDisruptionBudget) bool {
 	return b.Spec.MaxUnavailable == nil && (b.Spec.MinAvailable == nil || b.Spec.MinAvailable.Type == intstr.Int)
 }

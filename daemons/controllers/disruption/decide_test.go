@@ -17,7 +17,8 @@ func pod(name string, ready corev1.ConditionStatus) *corev1.Pod {
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
 }
 
-func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) { // S14
+// Proves S14.
+func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	three := []*corev1.Pod{pod("a", "True"), pod("b", "True"), pod("c", "False")}
 	gone := metav1.NewTime(now)
@@ -29,7 +30,7 @@ func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) { // S14
 		pods      []*corev1.Pod
 		expected  int
 		disrupted map[string]metav1.Time
-		want      string // healthy/desired allowed
+		want      string // "healthy/desired allowed"
 	}{
 		{"a minimum", "1", "", three, 3, nil, "2/1 1"},
 		{"more than there are", "5", "", three, 3, nil, "2/5 0"},
@@ -64,7 +65,8 @@ func TestABudgetAllowsWhatIsMoreThanItKeeps(t *testing.T) { // S14
 	}
 }
 
-func TestAnEvictionIsLookedAtAgainWhenItsTimeIsOver(t *testing.T) { // S14
+// Proves S14.
+func TestAnEvictionIsLookedAtAgainWhenItsTimeIsOver(t *testing.T) {
 	now := time.Unix(10_000, 0)
 	b := &policyv1.PodDisruptionBudget{}
 	b.Status.DisruptedPods = map[string]metav1.Time{

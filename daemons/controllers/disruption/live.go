@@ -16,7 +16,8 @@ import (
 	"clusterctl/kube/discovery"
 )
 
-// live asks the API server for the scale of controllers that are not watched: those of any kind that serves one.
+// live reads the scale of controllers that are not watched from the API server. It supports any kind with a scale
+// subresource.
 type live struct {
 	objects dynamic.Interface
 	kinds   discovery.Interface
@@ -28,7 +29,8 @@ func newLive(c loop.Context) live {
 	return live{c.Dynamic, kinds, discovery.NewMapper(kinds)}
 }
 
-// of returns a controller's scale, nil if the controller is not there or is another one by now.
+// of returns a controller's scale. It returns nil if the controller does not exist or was replaced by another of the
+// same name.
 func (l live) of(ctx context.Context, namespace string, ref *metav1.OwnerReference) (*wanting, error) {
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -37,7 +39,7 @@ func (l live) of(ctx context.Context, namespace string, ref *metav1.OwnerReferen
 	kind := schema.GroupKind{Group: version.Group, Kind: ref.Kind}
 	mapping, err := l.mapper.RESTMapping(kind, version.Version)
 	if meta.IsNoMatchError(err) {
-		l.mapper.Reset() // it may be a new one
+		l.mapper.Reset() // the kind may be new
 		mapping, err = l.mapper.RESTMapping(kind, version.Version)
 	}
 	if err != nil {
@@ -60,7 +62,8 @@ func (l live) of(ctx context.Context, namespace string, ref *metav1.OwnerReferen
 	return &wanting{scale.UID, scale.Spec.Replicas}, nil
 }
 
-// scalable returns an error if a resource has no scale: what is not found is then the subresource.
+// scalable returns an error if a resource has no scale subresource. A 404 for the scale then says nothing about the
+// object.
 func (l live) scalable(r schema.GroupVersionResource) error {
 	list, err := l.kinds.ServerResourcesForGroupVersion(r.GroupVersion().String())
 	if err != nil {

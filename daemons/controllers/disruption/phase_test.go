@@ -14,8 +14,7 @@ import (
 	"clusterctl/daemons/client/informers"
 )
 
-// What a budget's status says of pods in every phase, as they are and after they have failed: those that are over count
-// until they are deleted.
+// Pods of every phase count towards a budget, including failed and succeeded ones, until they are deleted.
 func TestPodsOfEveryPhaseCount(t *testing.T) {
 	inPhase := func(name string, phase corev1.PodPhase, ready corev1.ConditionStatus) *corev1.Pod {
 		p := pod(name, ready)
@@ -27,8 +26,8 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		min, max string
-		phases   []corev1.PodPhase // of pods besides one that runs and is ready
-		want     string            // expected, healthy/desired, allowed
+		phases   []corev1.PodPhase // of pods besides one that is running and ready
+		want     string            // "expected, healthy/desired, allowed"
 	}{
 		"a minimum, one that waits":         {"1", "", []corev1.PodPhase{corev1.PodPending}, "2 1/1 0"},
 		"a minimum, one that has failed":    {"1", "", []corev1.PodPhase{corev1.PodFailed}, "2 1/1 0"},
@@ -79,7 +78,7 @@ func TestPodsOfEveryPhaseCount(t *testing.T) {
 	}
 }
 
-// The eviction API evicts no pod that several budgets are about: whoever made the second is told at once.
+// The eviction API evicts no pod that several budgets cover, so a second budget causes a warning.
 func TestAPodOfSeveralBudgetsIsTold(t *testing.T) {
 	budget := func(name string) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// scales knows how many pods controllers want.
+// scales determines how many pods controllers want.
 type scales struct {
 	deployments appslisters.DeploymentLister
 	sets        appslisters.ReplicaSetLister
@@ -39,7 +39,7 @@ func newScales(
 		c.OnChange(informer, func(old, obj any) {
 			if a, ok := old.(metav1.Object); ok && obj != nil &&
 				a.GetGeneration() == obj.(metav1.Object).GetGeneration() {
-				return // only a status
+				return // only the status changed
 			}
 			if obj == nil {
 				obj = old
@@ -50,11 +50,11 @@ func newScales(
 	return scales{deployments.Lister(), sets.Lister(), stateful.Lister(), rcs.Lister(), newLive(c)}, synced
 }
 
-// expected is how many pods the controllers of the given ones want in all, and which of them nobody controls. Where a
-// controller's number is not known, neither is the sum: to leave it out would let more pods go than may.
+// expected returns how many pods the controllers of the given pods want in all, and the pods without a controller. If
+// one controller's number is unknown, it returns an error: a sum without it would allow too many evictions.
 func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, unmanaged []*corev1.Pod, err error) {
-	seen := map[types.UID]bool{}  // whose pods there are
-	added := map[types.UID]bool{} // who decides about their number
+	seen := map[types.UID]bool{}  // controllers of the pods
+	added := map[types.UID]bool{} // objects that define the number, such as Deployments
 	for _, pod := range pods {
 		ref := metav1.GetControllerOfNoCopy(pod)
 		if ref == nil {
@@ -82,13 +82,14 @@ func (s scales) expected(ctx context.Context, pods []*corev1.Pod) (total int, un
 	return total, unmanaged, nil
 }
 
-// wanting is who decides about the number of some pods, and that number.
+// wanting is the object that defines the number of pods, and that number.
 type wanting struct {
 	uid      types.UID
 	replicas int32
 }
 
-// followed returns who decides about a controller's pods if that is of a kind that is watched and has been seen.
+// followed returns the object that defines a controller's number of pods. It returns nil if the kind is not watched or
+// the object is not in the cache.
 func (s scales) followed(namespace string, ref *metav1.OwnerReference) *wanting {
 	by := func(uid, is types.UID, replicas *int32) *wanting {
 		switch {

@@ -19,8 +19,9 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Owners count by their scale, whatever their kind; one that cannot be told makes the whole unknown, and never smaller.
-func TestAnOwnerOfAnyKindCountsByItsScale(t *testing.T) { // S14
+// Owners of any kind count by their scale. If the scale of one is unknown, the total is unknown, and not smaller.
+// Proves S14.
+func TestAnOwnerOfAnyKindCountsByItsScale(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

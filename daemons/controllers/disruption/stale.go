@@ -13,11 +13,12 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// staleAfter is how long a pod may say that it is to be disrupted and not be deleted: whoever wanted to has given up.
+// staleAfter is how long a pod may have the condition DisruptionTarget without being deleted. After that, the
+// disruption is assumed to be abandoned.
 const staleAfter = 2 * time.Minute
 
-// disrupted is a pod's condition that it is to be disrupted, if that can become stale. What a kubelet says stays: it
-// may take its time to end a pod.
+// disrupted returns a pod's condition DisruptionTarget if it can become stale. A condition that the kubelet set cannot,
+// because there is no limit to how long the kubelet takes to end a pod.
 func disrupted(pod *corev1.Pod) *corev1.PodCondition {
 	if !loop.Active(pod) {
 		return nil
@@ -32,7 +33,7 @@ func disrupted(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// clear says of a pod that was not deleted in time that it is not to be disrupted.
+// clear sets the condition DisruptionTarget to false on a pod that was not deleted in time.
 func (d *controller) clear(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -52,7 +53,7 @@ func (d *controller) clear(ctx context.Context, key string) error {
 		d.stale.AddAfter(key, left)
 		return nil
 	}
-	// Conditions are merged: what is not named would stay, and say why the pod is disrupted.
+	// Conditions are merged, so reason and message must be set to null explicitly.
 	_, err = loop.PatchPodStatus(ctx, d.Client, pod, map[string]any{"conditions": []map[string]any{{
 		"type": corev1.DisruptionTarget, "status": corev1.ConditionFalse, "reason": nil, "message": nil,
 		"lastTransitionTime": metav1.NewTime(d.Now()), "observedGeneration": pod.Generation}}})

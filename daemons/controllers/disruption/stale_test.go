@@ -54,7 +54,7 @@ func made(
 	return d, client, events
 }
 
-// Whoever was to end a pod may have given up; the pod would be taken for one that was disrupted, however it ends.
+// A disruption may be abandoned. Without the reset, the pod would count as disrupted however it ends.
 func TestADisruptionThatCameToNothingIsTakenBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string

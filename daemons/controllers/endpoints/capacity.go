@@ -2,12 +2,13 @@ package endpoints
 
 import corev1 "k8s.io/api/core/v1"
 
-// capacity is how many addresses one Endpoints object holds at most: each change sends the whole object to all who
-// watch.
+// capacity is the maximum number of addresses in one Endpoints object. Each change sends the whole object to all its
+// watches.
 const capacity = 1000
 
-// fit cuts subsets to so many addresses in all, and says whether it had to. Addresses that are ready stay before those
-// that are not, and every subset keeps its share. A subset that keeps none goes: the API refuses empty ones.
+// fit cuts subsets to at most most addresses in all, and reports whether it removed any. Ready addresses stay before
+// those that are not ready, and every subset keeps its share. A subset without addresses is left out, because the API
+// refuses it.
 func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bool) {
 	ready, waiting := 0, 0
 	for _, s := range subsets {
@@ -30,8 +31,8 @@ func fit(subsets []corev1.EndpointSubset, most int) ([]corev1.EndpointSubset, bo
 	return out, true
 }
 
-// share divides room among lists that have so many entries together, in proportion to the length of each and rounded
-// up, so that the last get less.
+// share divides room among lists that have of entries together, in proportion to the length of each. Parts are rounded
+// up, so that the last lists get less.
 type share struct{ of, room, left int }
 
 func (s *share) take(n int) int {

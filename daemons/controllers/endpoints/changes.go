@@ -15,14 +15,14 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Changes are the slices that have to be written.
+// Changes holds the slices to write.
 type Changes struct {
 	Create, Update []*discoveryv1.EndpointSlice
 	Delete         []*discoveryv1.EndpointSlice
 }
 
-// Write carries the changes out. expect learns under key what the cache has yet to see; a deletion is refused when the
-// slice is no longer what it was decided about. What no longer has a place comes last, so that no endpoint is missing
+// Write writes the changes. It records under key in expect which creations and deletions the cache has yet to show. A
+// deletion is refused if the slice has changed since the decision. Deletions come last, so that no endpoint is missing
 // in between.
 func (c Changes) Write(ctx context.Context, client kubernetes.Interface, expect *loop.Expectations, key string) error {
 	for _, slice := range c.Update {
@@ -80,8 +80,8 @@ func controllerUID(slice *discoveryv1.EndpointSlice) types.UID {
 	return ""
 }
 
-// Moved counts the endpoints that come to all slices, change and go, by their keys; one that goes from a slice to
-// another does neither come nor go. Without changed, those that change are not looked for.
+// Moved counts the endpoints that are added to, changed in and removed from all slices, by their keys. An endpoint that
+// moves from one slice to another is neither added nor removed. If changed is nil, changed endpoints are not counted.
 func (c Changes) Moved(
 	existing []*discoveryv1.EndpointSlice,
 	key func(discoveryv1.Endpoint) string,

@@ -11,13 +11,13 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// counts are the metrics of endpoint slices, as dashboards know them.
+// counts holds the metrics of endpoint slices, under upstream's names.
 type counts struct {
 	changes, syncs          *prometheus.CounterVec
 	perSync, added, removed *prometheus.HistogramVec
 }
 
-// EndpointBuckets are the numbers by which endpoints are counted that come and go at a time.
+// EndpointBuckets are the histogram buckets, in endpoints, for the number of endpoints added or removed by one sync.
 var EndpointBuckets = prometheus.ExponentialBuckets(2, 2, 15)
 
 func newCounts(c loop.Context, services corelisters.ServiceLister, slices discoverylisters.EndpointSliceLister) counts {
@@ -51,7 +51,7 @@ func newCounts(c loop.Context, services corelisters.ServiceLister, slices discov
 	}
 }
 
-// written takes in what was to be changed of a Service's slices, and what came of it.
+// written counts the changes to a Service's slices and the result of writing them.
 func (c *counts) written(service *corev1.Service, did Planned, err error) {
 	switch {
 	case apierrors.IsConflict(err):
@@ -77,7 +77,7 @@ func (c *counts) written(service *corev1.Service, did Planned, err error) {
 	c.perSync.WithLabelValues(topology, traffic).Observe(float64(len(did.Create) + len(did.Update) + len(did.Delete)))
 }
 
-// trafficThere is how many Services have a traffic distribution, counted when somebody asks.
+// trafficThere collects how many Services have each traffic distribution, at each scrape.
 type trafficThere struct{ services corelisters.ServiceLister }
 
 var countOfTraffic = prometheus.NewDesc(

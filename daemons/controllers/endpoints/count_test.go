@@ -42,7 +42,7 @@ func TestSlicesAndTheirChangesAreCounted(t *testing.T) {
 		Endpoints: make([]discoveryv1.Endpoint, 60),
 	}
 	also, empty := ours.DeepCopy(), ours.DeepCopy()
-	also.Name = "also" // and could be in the first one, if there were 20 fewer of both
+	also.Name = "also" // with 20 endpoints less in each, it would fit the first one
 	empty.Name, empty.Endpoints, empty.AddressType = "empty", nil, discoveryv1.AddressTypeIPv6
 	others := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "others"}}
 	if err := errors.Join(services.Add(service),
@@ -127,7 +127,7 @@ endpoint_slice_controller_syncs{result="success"} 1
 	}
 }
 
-// An endpoint that goes from one slice to another neither comes nor goes.
+// An endpoint that moves from one slice to another is neither added nor removed.
 func TestEndpointsThatComeAndGoAreCounted(t *testing.T) {
 	slice := func(name string, uids ...string) *discoveryv1.EndpointSlice {
 		s := &discoveryv1.EndpointSlice{

@@ -1,6 +1,5 @@
-// Package endpoints tells where the pods behind each Service are: EndpointSlices, and
-// the older Endpoints for clients that still read them. Who sends traffic there is the
-// proxy's and the name server's business.
+// Package endpoints publishes the addresses of the pods behind each Service: as EndpointSlices, and as Endpoints for
+// clients that still read those. The proxy and the name server use them.
 package endpoints
 
 import (
@@ -30,7 +29,7 @@ type controller struct {
 	changes   lastChanges
 }
 
-// New returns the controller that keeps the Endpoints of every Service with a selector.
+// New returns the controller that manages the Endpoints of every Service with a selector.
 func New(c loop.Context) loop.Controller {
 	services, pods, endpoints := informers.Services(
 		c.Informers,
@@ -47,7 +46,7 @@ func New(c loop.Context) loop.Controller {
 	return e
 }
 
-// wakeOnChange calls wake with every service that changed, or whose pods did.
+// wakeOnChange calls wake with every Service that changed or whose pods changed.
 func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, wake func(obj any)) {
 	c.On(services, wake)
 	all := indexSelectors(services)
@@ -69,7 +68,7 @@ func wakeOnChange(c loop.Context, services, pods cache.SharedIndexInformer, wake
 	})
 }
 
-// sameForServices says whether nothing that an endpoint shows differs.
+// sameForServices reports whether two states of a pod yield the same endpoint.
 func sameForServices(a, b *corev1.Pod) bool {
 	readyA, _ := loop.Ready(a)
 	readyB, _ := loop.Ready(b)
@@ -93,9 +92,9 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		c.changes.forget(key)
 		there, err := c.endpoints.Endpoints(namespace).Get(name)
 		if err != nil || there.Labels[managedLabel] != managedValue {
-			return nil // gone, or somebody else's
+			return nil // already deleted, or managed by another controller
 		}
-		// The server has the last word: a service that the cache has not seen yet has clients.
+		// Ask the API server before deleting: a Service that the cache does not show yet may already have clients.
 		if _, err := c.Client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{}); !loop.Absent(
 			err,
 			"services",
@@ -124,7 +123,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		stamp(&want.ObjectMeta, when)
 		_, err = client.Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsAlreadyExists(err) {
-			return nil // what is there already is still to be seen, and its event comes
+			return nil // an existing object is not in the cache yet; its event will queue the service again
 		} else if err != nil {
 			c.Events.Eventf(want, corev1.EventTypeWarning, "FailedToCreateEndpoint", "Failed to create endpoint for "+
 				"service %v/%v: %v", namespace, name, err)
@@ -152,7 +151,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// build returns the Endpoints that a service with these pods has.
+// build returns the Endpoints of a service with these pods.
 func build(service *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
 	e := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{}},
@@ -168,7 +167,7 @@ func build(service *corev1.Service, pods []*corev1.Pod) *corev1.Endpoints {
 	return e
 }
 
-// labelHeadless sets or removes the label by which the proxy leaves out what has no address of its own.
+// labelHeadless sets or removes the label by which the proxy leaves out services without a cluster IP.
 func labelHeadless(labels map[string]string, service *corev1.Service) {
 	delete(labels, corev1.IsHeadlessService)
 	if service.Spec.ClusterIP == corev1.ClusterIPNone || service.Spec.ClusterIP == "" {
@@ -176,14 +175,14 @@ func labelHeadless(labels map[string]string, service *corev1.Service) {
 	}
 }
 
-// same says whether have needs no change to say what want says.
+// same reports whether have already equals want in everything that this controller manages.
 func same(have, want *corev1.Endpoints) bool {
 	return apiequality.Semantic.DeepEqual(have.Subsets, want.Subsets) &&
 		apiequality.Semantic.DeepEqual(have.Labels, want.Labels) &&
 		have.Annotations[corev1.EndpointsOverCapacity] == want.Annotations[corev1.EndpointsOverCapacity]
 }
 
-// The label that tells Endpoints of this controller from those that a person made, upstream's.
+// The label that marks Endpoints of this controller, in contrast to those that users created. It is upstream's.
 const (
 	managedLabel = "endpoints.kubernetes.io/managed-by"
 	managedValue = "endpoint-controller"

@@ -16,8 +16,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// S20: Endpoints go with their service when the server says that there is none, and not because it has not been seen
-// here yet.
+// Endpoints are deleted with their service only when the API server confirms that the service is gone.
+// Proves S20.
 func TestEndpointsGoWithAServiceOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    int

@@ -8,21 +8,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Topology is where nodes are and what they can do, as far as hints depend on it.
+// Topology describes the nodes as far as hints depend on them.
 type Topology struct {
 	Zone func(node string) string
-	// Power is the CPU that can be used in each zone, in thousandths; nil when it is not known of all nodes or there is
-	// one zone.
+	// Power is the allocatable CPU of each zone in millicores. It is nil if it is not known of all nodes, or if there
+	// is only one zone.
 	Power map[string]int64
-	// Balanced are the address types whose hints followed Power when the service was last looked at.
+	// Balanced holds the address types whose hints followed Power at the last sync of the service.
 	Balanced sets.Set[discoveryv1.AddressType]
 }
 
-// Note is an event of a service.
+// Note is an event to record for a service.
 type Note struct{ Type, Reason, Message string }
 
-// balanced says whether the service's annotation asks for hints in proportion to the zones' CPU. The older annotation
-// decides where there are both.
+// balanced reports whether the service's annotation asks for hints in proportion to the zones' CPU. If both annotations
+// exist, the older one decides.
 func balanced(service *corev1.Service) bool {
 	mode, ok := service.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
 	if !ok {
@@ -31,8 +31,8 @@ func balanced(service *corev1.Service) bool {
 	return mode == "Auto" || mode == "auto"
 }
 
-// hint sets in the slices of one address type who should use which endpoint. The annotation goes before the field.
-// existing are the slices of that type as they are now.
+// hint sets the topology hints in the slices of one address type. The annotation takes precedence over
+// spec.trafficDistribution. existing are the present slices of that type.
 func (p *Planned) hint(
 	service *corev1.Service,
 	kind discoveryv1.AddressType,
@@ -65,7 +65,7 @@ func (p *Planned) hint(
 	}
 }
 
-// near is the hint of one endpoint by spec.trafficDistribution: for where it is.
+// near returns the hints of one endpoint for spec.trafficDistribution: for the endpoint's own node or zone.
 func near(distribution string, e *discoveryv1.Endpoint) *discoveryv1.EndpointHints {
 	var hints discoveryv1.EndpointHints
 	switch distribution {
@@ -77,7 +77,7 @@ func near(distribution string, e *discoveryv1.Endpoint) *discoveryv1.EndpointHin
 	default:
 		return nil
 	}
-	if e.Zone != nil { // also beside the node: the next best
+	if e.Zone != nil { // also with a node hint, as the next best
 		hints.ForZones = []discoveryv1.ForZone{{Name: *e.Zone}}
 	}
 	if len(hints.ForNodes)+len(hints.ForZones) == 0 {

@@ -15,8 +15,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// inZones makes pods, one for each letter: of a node in that zone, not ready when the letter is a capital, of a node
-// without a zone for a dot.
+// inZones creates pods, one for each letter, on a node in that zone. A capital letter means that the pod is not ready,
+// and a dot that the node has no zone.
 func inZones(letters string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i, l := range letters {
@@ -136,7 +136,7 @@ func TestHintsInProportionToTheZonesCPU(t *testing.T) {
 	}
 }
 
-// The annotation goes before the field, and the older annotation before the newer.
+// The annotation takes precedence over the field, and the deprecated annotation over the newer one.
 func TestTheAnnotationGoesBeforeTheField(t *testing.T) {
 	s, near := service(), corev1.ServiceTrafficDistributionPreferSameNode
 	s.Spec.TrafficDistribution = &near
@@ -151,7 +151,7 @@ func TestTheAnnotationGoesBeforeTheField(t *testing.T) {
 	}
 }
 
-// Every zone has as many endpoints as it needs, and planning again changes nothing.
+// Every zone has enough endpoints, and planning again changes nothing.
 func TestBalancedHintsSettle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, names := service(), 0
@@ -188,7 +188,8 @@ func TestBalancedHintsSettle(t *testing.T) {
 					t.Fatalf("%d of %d are hinted (%s)", total, ready, why)
 				}
 				for zone, should := range zones {
-					// Up to two small zones get a whole endpoint where a part would do, which the third then lacks.
+					// Up to two small zones may get a whole endpoint instead of a fraction, which the third zone then
+					// lacks.
 					if float64(has[zone]) < should-2 {
 						t.Fatalf("zone %s has %d of %v", zone, has[zone], should)
 					}

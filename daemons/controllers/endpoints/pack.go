@@ -9,28 +9,29 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 )
 
-// sliceSize is how many endpoints one slice holds at most, upstream's default.
+// sliceSize is the maximum number of endpoints in one slice, upstream's default.
 const sliceSize = 100
 
-// Group is the endpoints that can be in one slice.
+// Group holds the endpoints that may share a slice.
 type Group struct {
 	Kind      discoveryv1.AddressType
 	Ports     []discoveryv1.EndpointPort
 	Endpoints map[string]discoveryv1.Endpoint // by Packing.Key
 }
 
-// Packing is how groups become slices. Endpoints stay in the slice that they are in, so that one endpoint's change is
-// one slice's.
+// Packing defines how groups are distributed over slices. Endpoints stay in their slice, so that a change of one
+// endpoint changes one slice.
 type Packing struct {
-	Key func(discoveryv1.Endpoint) string // which endpoint of a group one in a slice is
-	// a slice of the group without endpoints; those that are there get its labels
-	New   func(g Group) *discoveryv1.EndpointSlice
-	Same  func(a, b discoveryv1.Endpoint) bool // whether two with one key say the same; nil compares all that they say
-	Empty bool                                 // a group without endpoints has a slice, which says so
+	Key func(discoveryv1.Endpoint) string // identifies an endpoint within its group
+	// New returns a slice of the group without endpoints; existing slices get its labels.
+	New func(g Group) *discoveryv1.EndpointSlice
+	// whether two endpoints with the same key are equal; nil compares all fields
+	Same  func(a, b discoveryv1.Endpoint) bool
+	Empty bool // an empty group gets a slice without endpoints
 }
 
-// Fill returns the slices of a group: copies of those that exist, without what has gone, and with what is new where
-// there is room; and new ones, which have no name yet. Slices that are not needed are left out.
+// Fill returns the slices of a group. Copies of existing slices lose endpoints that are gone and get new ones where
+// there is room. Further slices are new and have no name yet. Slices that are not needed are left out.
 func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	fresh := p.New(g)
 	left := maps.Clone(g.Endpoints)
@@ -54,7 +55,7 @@ func (p Packing) Fill(g Group, existing []*discoveryv1.EndpointSlice) []*discove
 	}
 	rest := slices.Collect(maps.Values(left))
 	slices.SortFunc(rest, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
-	// Fullest first: few slices change, and few are half empty.
+	// Fill the fullest slices first: few slices change, and few are half empty.
 	slices.SortStableFunc(
 		mine,
 		func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(len(b.Endpoints), len(a.Endpoints)) },

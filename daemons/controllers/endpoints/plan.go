@@ -15,7 +15,7 @@ import (
 
 const managedBy = "endpointslice-controller.k8s.io"
 
-// Planned is what a service's slices need, and what is to be told of their hints.
+// Planned holds the changes to a service's slices and the events about their hints.
 type Planned struct {
 	Changes
 	Notes    []Note
@@ -24,8 +24,8 @@ type Planned struct {
 	Added, Removed int // endpoints
 }
 
-// Plan returns the writes that bring a service's slices to its pods. Endpoints stay in
-// the slice that they are in, so that one pod's change is one slice's change.
+// Plan returns the writes that adapt a service's slices to its pods. Endpoints stay in their slice, so that a change of
+// one pod changes one slice.
 func Plan(
 	service *corev1.Service,
 	pods []*corev1.Pod,
@@ -34,7 +34,7 @@ func Plan(
 ) Planned {
 	p := Planned{Balanced: sets.New[discoveryv1.AddressType]()}
 	usable := slices.DeleteFunc(slices.Clone(existing), func(s *discoveryv1.EndpointSlice) bool {
-		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(s, service) // of a former service of this name
+		return s.DeletionTimestamp != nil || !metav1.IsControlledBy(s, service) // of a former service with this name
 	})
 	packing := Packing{
 		Key:   targetUID,
@@ -60,8 +60,8 @@ func Plan(
 	return p
 }
 
-// groups sorts pods by the ports that they serve the service on. Without any there is one group that is empty: its
-// slice says that there is no endpoint.
+// groups sorts pods by the ports on which they serve the service. Without pods there is one empty group, whose slice
+// shows that the service has no endpoints.
 func groups(
 	service *corev1.Service,
 	pods []*corev1.Pod,
@@ -120,7 +120,7 @@ func sliceLabels(service *corev1.Service) map[string]string {
 func endpoint(service *corev1.Service, pod *corev1.Pod, address string, zone func(string) string) discoveryv1.Endpoint {
 	podReady, _ := loop.Ready(pod)
 	terminating := pod.DeletionTimestamp != nil
-	serving := podReady // also where addresses that are not ready are published
+	serving := podReady // also for services that publish addresses that are not ready
 	ready := service.Spec.PublishNotReadyAddresses || podReady && !terminating
 	e := discoveryv1.Endpoint{
 		Addresses:  []string{address},

@@ -49,7 +49,8 @@ func pod(i int, ready bool) *corev1.Pod {
 
 var nowhere = Topology{Zone: func(string) string { return "" }}
 
-func TestASliceFollowsItsPods(t *testing.T) { // S20
+// Proves S20.
+func TestASliceFollowsItsPods(t *testing.T) {
 	ready, waiting, leaving, finished := pod(1, true), pod(2, false), pod(3, true), pod(4, true)
 	leaving.DeletionTimestamp = &metav1.Time{}
 	finished.Status.Phase = corev1.PodSucceeded
@@ -81,7 +82,7 @@ func TestASliceFollowsItsPods(t *testing.T) { // S20
 	}
 }
 
-// Watchers see a service's slices at every moment: what has other ports than before takes the place of what was there.
+// Watchers see a service's slices at every moment, so a slice with other ports replaces the existing one.
 func TestASliceWithOtherPortsTakesThePlaceOfTheFormerOne(t *testing.T) {
 	ready, other := pod(1, true), pod(2, true)
 	other.Spec.Containers[0].Ports[0].ContainerPort = 9090
@@ -102,7 +103,7 @@ func TestASliceWithOtherPortsTakesThePlaceOfTheFormerOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		existing []*discoveryv1.EndpointSlice
 		pods     []*corev1.Pod
-		want     string // created, updated, deleted
+		want     string // "created, updated, deleted"
 	}{
 		"the placeholder":                   {of(), []*corev1.Pod{ready}, "0 1 0"},
 		"the placeholder of pods of two":    {of(), []*corev1.Pod{ready, other}, "1 1 0"},
@@ -128,8 +129,9 @@ func TestASliceWithOtherPortsTakesThePlaceOfTheFormerOne(t *testing.T) {
 	}
 }
 
-// Applying a plan and planning again finds nothing to do, every pod with an address is
-// in exactly one slice, and no slice is over its size. S20
+// After a plan is applied, planning again changes nothing. Every pod with an address is in exactly one slice, and no
+// slice exceeds its size.
+// Proves S20.
 func TestPlansConverge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var slices []*discoveryv1.EndpointSlice
@@ -194,7 +196,8 @@ func apply(slices []*discoveryv1.EndpointSlice, c Planned, names *int) []*discov
 	return append(out, c.Update...)
 }
 
-func TestEndpointsGroupByPort(t *testing.T) { // S20
+// Proves S20.
+func TestEndpointsGroupByPort(t *testing.T) {
 	other := pod(2, true)
 	other.Spec.Containers[0].Ports[0].ContainerPort = 9090
 	subsets := Subsets(service(), []*corev1.Pod{pod(1, true), other, pod(3, false)})

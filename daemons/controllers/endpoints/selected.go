@@ -8,19 +8,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// selectorIndex finds services by one pair of their selectors, so that a pod's event costs what the pod has labels, not
-// what its namespace has services.
+// selectorIndex finds services by one pair of their selector. The cost of a pod's event then depends on the pod's
+// labels, not on the number of services in its namespace.
 const selectorIndex = "selector"
 
-// indexSelectors adds the index to the services' informer, which must not have started.
+// indexSelectors adds the index to the services' informer, which must not be started yet.
 func indexSelectors(services cache.SharedIndexInformer) cache.Indexer {
-	// Adding it again, for the other controller of endpoints, is refused and harmless.
+	// Both controllers of this package add it. The second attempt returns an error and is harmless.
 	_ = services.AddIndexers(cache.Indexers{selectorIndex: byFirstPair})
 	return services.GetIndexer()
 }
 
-// byFirstPair is where a service is found: at the pair of its selector whose key is first by name. A pod that it
-// selects has that one, too.
+// byFirstPair indexes a service under the pair of its selector whose key sorts first. Every pod that the service
+// selects has that pair too.
 func byFirstPair(obj any) ([]string, error) {
 	service, ok := obj.(*corev1.Service)
 	if !ok || len(service.Spec.Selector) == 0 {
@@ -32,7 +32,7 @@ func byFirstPair(obj any) ([]string, error) {
 
 func pair(namespace, key, value string) string { return namespace + "/" + key + "=" + value }
 
-// selecting calls f with every service whose selector matches labels in a namespace, each once.
+// selecting calls f once for every service in the namespace whose selector matches labels.
 func selecting(services cache.Indexer, namespace string, labels map[string]string, f func(*corev1.Service)) {
 	for key, value := range labels {
 		found, err := services.ByIndex(selectorIndex, pair(namespace, key, value))

@@ -28,12 +28,12 @@ type sliceController struct {
 	changes  lastChanges
 	counts   counts
 
-	mu       sync.Mutex
-	balanced map[string]sets.Set[discoveryv1.AddressType] // services whose hints follow the zones' CPU, by key
+	mu sync.Mutex
+	// by service key; the address types whose hints follow the zones' CPU
+	balanced map[string]sets.Set[discoveryv1.AddressType]
 }
 
-// NewSlices returns the controller that keeps the EndpointSlices of every Service with
-// a selector.
+// NewSlices returns the controller that manages the EndpointSlices of every Service with a selector.
 func NewSlices(c loop.Context) loop.Controller {
 	services, pods, nodes := informers.Services(c.Informers), informers.Pods(c.Informers), informers.Nodes(c.Informers)
 	sliceInformer := informers.EndpointSlices(c.Informers)
@@ -61,9 +61,9 @@ func NewSlices(c loop.Context) loop.Controller {
 	return s
 }
 
-// WakeOnSlices calls wake for every slice of one manager that changed, with the slice's namespace and what the label
-// named of says whose it is, which is mostly a service; and it tells expect of those that appear. A slice that is given
-// to another manager or owner concerns both.
+// WakeOnSlices calls wake for every changed slice of one manager. The key is the slice's namespace and the value of the
+// label named of, which names the owner, mostly a service. It also reports new slices to expect. A slice that changes
+// its manager or owner wakes both the old and the new one.
 func WakeOnSlices(
 	c loop.Context,
 	informer cache.SharedIndexInformer,
@@ -86,8 +86,8 @@ func WakeOnSlices(
 	})
 }
 
-// nodeChanged wakes the services whose slices say something of the node: all when it has moved to another zone, and
-// those that are balanced by the zones' CPU when that has changed.
+// nodeChanged wakes the services whose slices depend on the node: all services if it has moved to another zone, and
+// those balanced by the zones' CPU if that has changed.
 func (s *sliceController) nodeChanged(old, obj any) {
 	was, _ := old.(*corev1.Node)
 	is, _ := obj.(*corev1.Node)
@@ -116,7 +116,7 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 		s.expect.Forget(key)
 		s.changes.forget(key)
 		s.hinted(key, nil)
-		return nil // the garbage collector takes the slices
+		return nil // the garbage collector deletes the slices
 	} else if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (s *sliceController) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	if !s.expect.Met(key) {
-		return nil // a slice of ours is still to be seen, and its event comes
+		return nil // the cache does not show one of our slices yet; its event will queue the service again
 	}
 	pods, err := s.pods.Pods(namespace).List(labels.SelectorFromSet(service.Spec.Selector))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// Subsets groups a service's pods by the ports that they serve it on.
+// Subsets groups a service's pods by the ports on which they serve it.
 func Subsets(service *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubset {
 	var subsets []corev1.EndpointSubset
 	sorted := append([]*corev1.Pod(nil), pods...)
@@ -24,7 +24,7 @@ func Subsets(service *corev1.Service, pods []*corev1.Pod) []corev1.EndpointSubse
 		}
 		served := ports(service, pod)
 		if len(served) == 0 && len(service.Spec.Ports) > 0 {
-			continue // it has none of the ports by name
+			continue // the pod has none of the named ports
 		}
 		a := corev1.EndpointAddress{
 			IP:        address,
@@ -57,8 +57,7 @@ func subsetFor(subsets *[]corev1.EndpointSubset, ports []corev1.EndpointPort) *c
 	return &(*subsets)[len(*subsets)-1]
 }
 
-// ports are the service's ports as one pod serves them; a named target that the pod
-// does not have is left out.
+// ports returns the service's ports as one pod serves them. A named target port that the pod does not have is left out.
 func ports(service *corev1.Service, pod *corev1.Pod) []corev1.EndpointPort {
 	var out []corev1.EndpointPort
 	for _, p := range service.Spec.Ports {
@@ -86,7 +85,7 @@ func targetPort(p corev1.ServicePort, pod *corev1.Pod) (int32, bool) {
 	}
 	for _, c := range pod.Spec.InitContainers {
 		if c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
-			continue // it has ended when the pod serves
+			continue // it has ended before the pod serves
 		}
 		if number, ok := namedPort(c, p); ok {
 			return number, true
@@ -104,7 +103,8 @@ func namedPort(c corev1.Container, p corev1.ServicePort) (int32, bool) {
 	return 0, false
 }
 
-// families are the service's; one from before there were any has that of its address.
+// families returns the service's IP families. A service from before that field existed has the family of its cluster
+// IP.
 func families(service *corev1.Service) []corev1.IPFamily {
 	if len(service.Spec.IPFamilies) > 0 {
 		return service.Spec.IPFamilies
@@ -115,7 +115,7 @@ func families(service *corev1.Service) []corev1.IPFamily {
 	return []corev1.IPFamily{corev1.IPv4Protocol}
 }
 
-// addressOf is a pod's address of a family, "" while it has none or when it is done.
+// addressOf returns a pod's address of a family. It returns "" if the pod has none yet or has finished.
 func addressOf(pod *corev1.Pod, family corev1.IPFamily) string {
 	if finished(pod) {
 		return ""

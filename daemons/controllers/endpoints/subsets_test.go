@@ -123,7 +123,7 @@ func TestWhatIsPublishedBeforeItIsReady(t *testing.T) {
 	}
 }
 
-// Each family has slices of its own, an empty one where no pod has an address of it.
+// Each family has its own slices, and an empty one if no pod has an address of that family.
 func TestTwoFamilies(t *testing.T) {
 	s, names := service(), 0
 	s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
@@ -152,8 +152,7 @@ func TestTwoFamilies(t *testing.T) {
 	see([]*corev1.Pod{one, both}, now, "IPv4 2;")
 }
 
-// Slices of a service that was deleted and made again go with the former, which the garbage collector sees to: they are
-// not used.
+// Slices of a deleted service of the same name are not reused, since the garbage collector deletes them.
 func TestSlicesOfAFormerServiceAreMadeAgain(t *testing.T) {
 	s, names := service(), 0
 	now := apply(nil, Plan(s, []*corev1.Pod{pod(1, true)}, nil, nowhere), &names)
@@ -182,14 +181,14 @@ func TestWhenTheChangeWasThatEndpointsFollow(t *testing.T) {
 		pods []*corev1.Pod
 		want time.Time
 	}{
-		{[]*corev1.Pod{since(1, 5)}, at(1)}, // a service that is new
+		{[]*corev1.Pod{since(1, 5)}, at(1)}, // a new service
 		{[]*corev1.Pod{since(1, 5), since(2, 9), since(3, 7)}, at(7)},
 		{[]*corev1.Pod{since(1, 5), since(2, 9), since(3, 7)}, time.Time{}},
-		{[]*corev1.Pod{since(1, 5)}, time.Time{}}, // those that are gone leave no time
+		{[]*corev1.Pod{since(1, 5)}, time.Time{}}, // deleted pods have no time
 		{[]*corev1.Pod{since(1, 11)}, at(11)},
-		{[]*corev1.Pod{unready(since(1, 11))}, at(11)}, // within the second
+		{[]*corev1.Pod{unready(since(1, 11))}, at(11)}, // within the same second
 	} {
-		for range 2 { // what was not written is counted again
+		for range 2 { // changes that were not recorded count again
 			if got, _ := l.since("shop/web", s, step.pods); !got.Equal(step.want) {
 				t.Fatalf("got %v, want %v", got, step.want)
 			}

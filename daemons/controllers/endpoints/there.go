@@ -12,14 +12,15 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// slicesThere are the metrics of the slices of one manager, counted when somebody asks.
+// slicesThere collects the metrics of the slices of one manager at each scrape.
 type slicesThere struct {
 	manager                   string
 	slices                    discoverylisters.EndpointSliceLister
 	count, endpoints, desired *prometheus.Desc
 }
 
-// CountSlices has the slices of a manager counted, by names that begin with prefix. of says whose slices they are.
+// CountSlices registers metrics about the slices of a manager, with names that begin with prefix. of names the owners
+// of the slices in the help texts.
 func CountSlices(c loop.Context, prefix, manager, of string, slices discoverylisters.EndpointSliceLister) {
 	c.Count(slicesThere{
 		manager: manager, slices: slices,
@@ -48,20 +49,21 @@ func (c slicesThere) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	endpoints, fewest := 0, 0
-	together := map[string]int{} // by what a slice's endpoints may share a slice with
+	together := map[string]int{} // endpoints by the key of slices that they could share
 	for _, s := range slices {
 		endpoints += len(s.Endpoints)
 		together[sharing(s)] += len(s.Endpoints)
 	}
 	for _, n := range together {
-		fewest += max(1, (n+sliceSize-1)/sliceSize) // one says that there is no endpoint
+		fewest += max(1, (n+sliceSize-1)/sliceSize) // a service without endpoints has one slice
 	}
 	to <- prometheus.MustNewConstMetric(c.count, prometheus.GaugeValue, float64(len(slices)))
 	to <- prometheus.MustNewConstMetric(c.endpoints, prometheus.GaugeValue, float64(endpoints))
 	to <- prometheus.MustNewConstMetric(c.desired, prometheus.GaugeValue, float64(fewest))
 }
 
-// sharing is the same for slices whose endpoints could be in one: of a service, an address family and ports.
+// sharing returns the same key for all slices whose endpoints could be in one slice: those of the same service, address
+// family and ports.
 func sharing(s *discoveryv1.EndpointSlice) string {
 	key := s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName] + "/" + string(s.AddressType)
 	for _, p := range s.Ports {

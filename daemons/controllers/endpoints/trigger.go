@@ -10,29 +10,29 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// lastChanges remembers what each service's endpoints were made from. From that follows the time of the change that an
-// update carries, by which others measure how long the network takes to react.
+// lastChanges records what each service's endpoints were made from. It yields the time of the change that an update
+// carries. Others measure with it how long the network takes to react.
 type lastChanges struct {
 	mu   sync.Mutex
 	seen map[string]*sources
 }
 
-// sources are the times that endpoints follow: when the service was made, and when each pod became ready or stopped
-// being it.
+// sources holds the times that determine an endpoint's state: the creation of the service, and each pod's last change
+// of readiness.
 type sources struct {
 	service time.Time
 	pods    map[string]readiness
 }
 
-// readiness has the state beside the time, because times are in whole seconds: a pod may be made and become ready
-// within one.
+// readiness holds the state beside the time, because times are in whole seconds: a pod may be created and become ready
+// within one second.
 type readiness struct {
 	ready bool
 	at    time.Time
 }
 
-// since returns the time of the earliest change since the sources that were kept for a key, and the sources to keep
-// after writing. The time is zero when no object tells it: a deleted pod does not.
+// since returns the time of the earliest change since the sources that were recorded for a key, and the sources to
+// record after the write. The time is zero if no object shows it, as with a deleted pod.
 func (l *lastChanges) since(key string, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *lastChanges) forget(key string) {
 	delete(l.seen, key)
 }
 
-// lastChange compares a service and its pods with what they were; was is nil for a service that is new here.
+// lastChange compares a service and its pods with their recorded sources. was is nil if none are recorded.
 func lastChange(was *sources, service *corev1.Service, pods []*corev1.Pod) (time.Time, *sources) {
 	now := &sources{service: service.CreationTimestamp.Time, pods: make(map[string]readiness, len(pods))}
 	for _, pod := range pods {
@@ -79,7 +79,7 @@ func lastChange(was *sources, service *corev1.Service, pods []*corev1.Pod) (time
 	return first, now
 }
 
-// stamp writes when the change happened that an object follows; a zero time takes away what an earlier one wrote.
+// stamp writes the time of the change that led to an object. A zero time removes the time of an earlier change.
 func stamp(o *metav1.ObjectMeta, when time.Time) {
 	if when.IsZero() {
 		delete(o.Annotations, corev1.EndpointsLastChangeTriggerTime)

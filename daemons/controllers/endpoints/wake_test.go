@@ -50,7 +50,7 @@ func TestNodesWakeTheServicesThatTheyConcern(t *testing.T) {
 			}
 		}
 		s := &sliceController{services: corelisters.NewServiceLister(services)}
-		var was, is any // as the informer gives them: nothing, not a pointer to nothing
+		var was, is any // untyped nil if missing, as the informer passes it
 		if c.was != nil {
 			was = c.was
 		}

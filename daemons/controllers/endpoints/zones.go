@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// overload is by how much more than its part an endpoint may be asked before hints do more harm than good.
+// overload is the maximum fraction by which an endpoint may exceed its share of traffic. Beyond it, hints do more harm
+// than good.
 const overload = 0.2
 
-// balance gives each zone endpoints in proportion to its CPU, its own first, and sets hints that say so. Where it
-// cannot, because some would be overloaded or too little is known, there are no hints and it returns why.
+// balance assigns endpoints to each zone in proportion to the zone's CPU, its own first, and sets the hints. If an
+// endpoint would be overloaded or too little is known, it sets no hints and returns the reason.
 func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int64) (why string) {
 	ready := readyEndpoints(wanted)
 	zones, why := allot(power, len(ready))
@@ -40,8 +41,8 @@ func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int
 			e.Hints.ForZones[0].Name = to
 		}
 	}
-	// Endpoints that another zone has already stay with it, so that little changes and what is planned twice is the
-	// same.
+	// Endpoints that are already lent to another zone stay lent to it. Few hints change then, and planning twice gives
+	// the same result.
 	now := hintedFor(existing)
 	for _, e := range ready {
 		lend(e, now[e.TargetRef.UID])
@@ -56,7 +57,7 @@ func balance(wanted, existing []*discoveryv1.EndpointSlice, power map[string]int
 	return ""
 }
 
-// hintedFor are the zones that endpoints are hinted for now, by the pods' UIDs.
+// hintedFor returns the zones of the present hints, by the pods' UIDs.
 func hintedFor(existing []*discoveryv1.EndpointSlice) map[types.UID]string {
 	zones := map[types.UID]string{}
 	for _, s := range existing {
@@ -69,7 +70,7 @@ func hintedFor(existing []*discoveryv1.EndpointSlice) map[types.UID]string {
 	return zones
 }
 
-// allot returns how many endpoints each zone should have, not rounded, or why that cannot be done.
+// allot returns how many endpoints each zone should have, not rounded, or the reason why that is not possible.
 func allot(power map[string]int64, endpoints int) (zones map[string]float64, why string) {
 	total, least := int64(0), 0
 	for _, cpu := range power {
@@ -99,13 +100,13 @@ func allot(power map[string]int64, endpoints int) (zones map[string]float64, why
 	return zones, ""
 }
 
-// shift returns how many endpoints each zone lends to others, and how many each gets, in whole numbers: as long as it
-// brings both nearer to what they should have.
+// shift returns how many endpoints each zone gives to others and how many each receives. It moves whole endpoints as
+// long as a move brings both zones closer to their share.
 func shift(zones map[string]float64, given map[string]int) (giving, receiving map[string]int) {
 	surplus, want := map[string]float64{}, map[string]float64{}
 	for zone, has := range given {
 		if _, ok := zones[zone]; !ok {
-			surplus[zone] = float64(has) // nobody there would use them
+			surplus[zone] = float64(has) // a zone without CPU does not use them
 		}
 	}
 	for zone, should := range zones {
@@ -129,7 +130,7 @@ func shift(zones map[string]float64, given map[string]int) (giving, receiving ma
 	}
 }
 
-// most is the key of the greatest value, the first by name of several.
+// most returns the key with the greatest value. Of equal values, it returns the first key by name.
 func most(of map[string]float64) (key string) {
 	for _, k := range slices.Sorted(maps.Keys(of)) {
 		if key == "" || of[k] > of[key] {
@@ -139,7 +140,8 @@ func most(of map[string]float64) (key string) {
 	return key
 }
 
-// power is what one node counts for: nothing when it is not ready or is of the control plane, which runs no workloads.
+// power is the contribution of one node. A node that is not ready, or that belongs to the control plane, does not
+// count: it runs no workloads.
 type power struct {
 	counts bool
 	zone   string
@@ -163,7 +165,7 @@ func powerOf(node *corev1.Node) power {
 	return power{}
 }
 
-// zonePower adds up the zones' CPU. It returns nil when a node that counts does not say its zone or CPU.
+// zonePower adds up the zones' CPU. It returns nil if a node that counts has no zone or no CPU.
 func zonePower(nodes []*corev1.Node) map[string]int64 {
 	zones := map[string]int64{}
 	for _, node := range nodes {

@@ -1,4 +1,4 @@
-// Package ephemeral makes the claims of pods' ephemeral volumes. They belong to their pod, and go with it.
+// Package ephemeral creates the claims of pods' ephemeral volumes. The pod owns them, so they are deleted with it.
 package ephemeral
 
 import (
@@ -23,7 +23,7 @@ type controller struct {
 	pods   corelisters.PodLister
 	claims corelisters.PersistentVolumeClaimLister
 
-	created, failed *prometheus.CounterVec // claims
+	created, failed *prometheus.CounterVec // claims created, and failures to create one
 }
 
 // New returns the controller.
@@ -52,7 +52,7 @@ func New(c loop.Context) loop.Controller {
 			e.Add(pod)
 		}
 	})
-	// One that was deleted is made anew while its pod stays.
+	// A claim that was deleted while its pod exists is created again.
 	c.OnChange(claims.Informer(), func(old, obj any) {
 		if claim, ok := old.(*corev1.PersistentVolumeClaim); ok && obj == nil {
 			if key := loop.Owner(claim, "Pod"); key != "" {
@@ -63,7 +63,7 @@ func New(c loop.Context) loop.Controller {
 	return e
 }
 
-// Claims returns the claims that a pod's ephemeral volumes are.
+// Claims returns the claims for a pod's ephemeral volumes.
 func Claims(pod *corev1.Pod) (claims []*corev1.PersistentVolumeClaim) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -116,12 +116,13 @@ func (e *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// volumeOf is the name of the pod's volume that a claim is for.
+// volumeOf returns the name of the pod's volume that a claim is for.
 func volumeOf(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) string {
 	return claim.Name[len(pod.Name)+1:]
 }
 
-// ensure makes a claim that is not there. One of its name that is not the pod's is somebody's data, and is left alone.
+// ensure creates a missing claim. An existing claim of that name that the pod does not own is left alone, since it may
+// hold another owner's data.
 func (e *controller) ensure(ctx context.Context, pod *corev1.Pod, want *corev1.PersistentVolumeClaim) error {
 	have, err := e.claims.PersistentVolumeClaims(want.Namespace).Get(want.Name)
 	if err == nil {

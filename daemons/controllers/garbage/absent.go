@@ -6,7 +6,7 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// place is where an owner was looked for, and by which UID.
+// place is where an owner was looked up, and with which UID.
 type place struct {
 	resource  schema.GroupVersionResource
 	namespace string // empty for cluster-scoped owners
@@ -14,8 +14,8 @@ type place struct {
 	uid       types.UID
 }
 
-// absences are owners that the server said are not there: the many that one owner leaves behind need not each ask
-// again. A UID is never given twice, so what was absent once stays absent; only so many are kept, for the memory.
+// absences records owners that the API server reported as missing, so that each of their dependents need not ask again.
+// A UID is never reused, so an absent owner stays absent. The number of entries is limited to bound memory.
 type absences struct{ places *lru.Cache }
 
 const maxAbsences = 500

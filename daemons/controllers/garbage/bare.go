@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// bare is all that is kept of an object which no shared cache holds.
+// bare holds the metadata of an object that is in no shared cache.
 type bare struct {
 	namespace  string
 	name       string
@@ -30,13 +30,13 @@ func (b *bare) GetOwnerReferences() []metav1.OwnerReference { return b.owners }
 func (b *bare) GetFinalizers() []string                     { return b.finalizers }
 func (b *bare) GetDeletionTimestamp() *metav1.Time          { return b.deleted }
 
-// GetObjectMeta is how a cache knows an object, and whether it has changed.
+// GetObjectMeta returns what a cache needs to identify the object and to notice changes.
 func (b *bare) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: b.namespace, Name: b.name, UID: b.uid, ResourceVersion: b.version}
 }
 
-// words has bare objects share what is equal in them: the names of namespaces, and the owners of those that belong to
-// one.
+// words lets bare objects share equal data: the names of namespaces, and the owner references of objects with the same
+// owner.
 type words struct {
 	mu         sync.Mutex
 	namespaces *lru.Cache
@@ -50,7 +50,7 @@ const maxWords = 4096
 
 func newWords() *words { return &words{namespaces: lru.New(maxWords), owners: lru.New(maxWords)} }
 
-// bare returns what is kept of an object.
+// bare returns the metadata to store for an object.
 func (w *words) bare(m *metav1.PartialObjectMetadata) *bare {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// sync does for one object what its state and its owners' call for.
+// sync acts on the state of one object and its owners: it deletes the object, or removes finalizers or owner
+// references.
 func (g *controller) sync(ctx context.Context, uid types.UID) error {
 	o, known := g.graph.get(uid)
 	if !known {
@@ -21,8 +22,8 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 	}
 	if o.deleting() {
 		if (o.has(metav1.FinalizerOrphanDependents) || o.has(metav1.FinalizerDeleteDependents)) && !g.synced() {
-			// Dependents of a kind that has not been listed yet are not known: they would not be waited for, or keep
-			// their reference.
+			// Dependents of a kind that has not been listed yet are unknown. They would not be waited for, or would
+			// keep their reference.
 			return fmt.Errorf("let go %s: some kinds have not been listed yet", o)
 		}
 		switch {
@@ -45,7 +46,7 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 		if len(dangling)+len(waiting) == 0 {
 			return nil
 		}
-		// Somebody else still owns it: only the dead references go.
+		// Another owner still exists: remove only the references to the other ones.
 		return g.dropOwners(ctx, o, uidsOf(append(dangling, waiting...)))
 	case len(waiting) > 0 && g.graph.hasDependents(uid):
 		return g.delete(ctx, o, metav1.DeletePropagationForeground)
@@ -60,8 +61,8 @@ func (g *controller) sync(ctx context.Context, uid types.UID) error {
 	return g.delete(ctx, o, policy)
 }
 
-// sort tells owners that live from those that are gone and those that wait, in a
-// foreground deletion, for o to go.
+// sort divides an object's owner references: solid owners exist, dangling owners are gone, and waiting owners are in a
+// foreground deletion that waits for o.
 func (g *controller) sort(ctx context.Context, o object) (solid, dangling, waiting []metav1.OwnerReference, err error) {
 	for _, ref := range o.GetOwnerReferences() {
 		found, err := g.owner(ctx, o, ref)
@@ -79,7 +80,7 @@ func (g *controller) sort(ctx context.Context, o object) (solid, dangling, waiti
 	return solid, dangling, waiting, nil
 }
 
-// foreground deletes what o owns, and lets o go when nothing that blocks it is left.
+// foreground deletes the dependents of o. When no dependent that blocks o is left, it removes the finalizer from o.
 func (g *controller) foreground(ctx context.Context, o object) error {
 	blocked := false
 	for _, d := range g.graph.dependentsOf(o.GetUID()) {
@@ -87,10 +88,10 @@ func (g *controller) foreground(ctx context.Context, o object) error {
 		case !d.blocks(o.GetUID()):
 			continue
 		case !o.mayOwn(d):
-			// It will never be deleted as o's, so waiting for it would be for ever. One of
-			// another namespace is collected by itself.
+			// d cannot belong to o, so it is never deleted as a dependent of o, and waiting for it would never end. A
+			// dependent in another namespace is collected on its own.
 		case g.graph.blockedBy(d.GetUID(), o.GetUID()):
-			// Each waits for the other: this one waits no longer. Its event comes and wakes both.
+			// Each waits for the other, so o stops waiting for d. The event of that change wakes both.
 			blocked = true
 			if err := g.unblock(ctx, d, o.GetUID()); err != nil {
 				return err
@@ -108,7 +109,7 @@ func (g *controller) foreground(ctx context.Context, o object) error {
 	return g.dropFinalizer(ctx, o, metav1.FinalizerDeleteDependents)
 }
 
-// unblock lets an owner go although o, which it owns, is still there.
+// unblock lets an owner be deleted although its dependent o still exists.
 func (g *controller) unblock(ctx context.Context, o object, owner types.UID) error {
 	return g.patch(ctx, o, func(now object) map[string]any {
 		refs, changed := slices.Clone(now.GetOwnerReferences()), false
@@ -124,11 +125,11 @@ func (g *controller) unblock(ctx context.Context, o object, owner types.UID) err
 	})
 }
 
-// orphan takes o's reference from all that it owns, then lets o go.
+// orphan removes the reference to o from all its dependents, then removes the finalizer from o.
 func (g *controller) orphan(ctx context.Context, o object) error {
 	for _, d := range g.graph.dependentsOf(o.GetUID()) {
 		if !o.mayOwn(d) {
-			continue // what it names is another object
+			continue // the reference means another object
 		}
 		if err := g.dropOwners(ctx, d, []types.UID{o.GetUID()}); err != nil {
 			return err
@@ -144,8 +145,8 @@ func (g *controller) client(o object) metadata.ResourceInterface {
 	return g.Metadata.Resource(o.resource).Namespace(o.GetNamespace())
 }
 
-// delete deletes o as it is known. A conflict says that it has changed since: what it is now decides, and where that
-// asks for another decision, the loop comes again.
+// delete deletes o as the graph shows it. After a conflict it decides by the live object. If that requires another
+// decision, the loop syncs again.
 func (g *controller) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
 	return g.asKnown(ctx, o, func(now object) error {
 		if !slices.EqualFunc(now.GetOwnerReferences(), o.GetOwnerReferences(), sameOwner) ||
@@ -189,7 +190,7 @@ func (g *controller) dropFinalizer(ctx context.Context, o object, finalizer stri
 	})
 }
 
-// patch changes an object's metadata, guarded by the version that change saw.
+// patch changes an object's metadata, on the condition that it still has the version that change saw.
 func (g *controller) patch(ctx context.Context, o object, change func(now object) map[string]any) error {
 	return g.asKnown(ctx, o, func(now object) error {
 		fields := change(now)
@@ -208,8 +209,8 @@ func (g *controller) patch(ctx context.Context, o object, change func(now object
 	})
 }
 
-// asKnown calls act, which is guarded by the version that it is given, with o as the graph has it, and when that turns
-// out to be out of date, once more with o as it is. An object that is gone needs nothing.
+// asKnown calls act with o as the graph shows it. act must fail with a conflict if the object has another version.
+// asKnown then calls act once more with the live object. It returns nil if the object is gone.
 func (g *controller) asKnown(ctx context.Context, o object, act func(now object) error) error {
 	err := act(o)
 	if !apierrors.IsConflict(err) {

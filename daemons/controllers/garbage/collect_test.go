@@ -14,7 +14,9 @@ import (
 	"net/http/httptest"
 )
 
-// S21: whom an object owns is known when every kind has been listed: it is not let go before that.
+// Finalizers for dependents are not removed before every kind has been listed, because the dependents are not known
+// until then.
+// Proves S21.
 func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
 	for _, finalizer := range []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents} {
 		t.Run(finalizer, func(t *testing.T) {
@@ -29,7 +31,7 @@ func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
 				t.Fatal("it is no collector")
 			}
 			resource := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-			// An informer that has not been started has not listed anything.
+			// An informer that is not started has not listed anything.
 			g.watched[resource] = &watched{
 				listed: cache.NewSharedIndexInformer(
 					&cache.ListWatch{},

@@ -1,6 +1,5 @@
-// Package garbage deletes objects whose owners are gone, and carries out foreground
-// and orphaning deletions. It watches the metadata of every kind that can be deleted,
-// also of kinds that appear later.
+// Package garbage deletes objects whose owners are gone, and carries out foreground and orphaning deletions. It watches
+// the metadata of every kind that can be deleted, including kinds that are added later.
 package garbage
 
 import (
@@ -34,32 +33,32 @@ type controller struct {
 	mu      sync.Mutex
 	watched map[schema.GroupVersionResource]*watched
 	byKind  map[schema.GroupKind]schema.GroupVersionResource
-	scoped  map[schema.GroupKind]bool               // namespaced
-	missed  map[schema.GroupKind]map[types.UID]bool // objects whose owners are of a kind that is not known
+	scoped  map[schema.GroupKind]bool               // whether the kind is namespaced
+	missed  map[schema.GroupKind]map[types.UID]bool // objects with owners of an unknown kind
 
-	complete atomic.Bool // all that there was at first is in the graph
+	complete atomic.Bool // set once all initially listed objects are in the graph
 
-	look chan struct{} // says that kinds may have come or gone
+	look chan struct{} // receives a value when kinds may have been added or removed
 }
 
-// watched is a kind whose objects come into the graph.
+// watched is a kind whose objects are in the graph.
 type watched struct {
-	listed cache.InformerSynced // whether all that there were are in the graph
+	listed cache.InformerSynced // reports whether all initial objects are in the graph
 	stop   func()
 }
 
-// discoverEvery is how often kinds that came or went are looked for, besides when
-// definitions change: these are gathered for a moment.
+// discoverEvery is the interval between looks for new and removed kinds. Changed definitions trigger a look too, after
+// discoverAfter, so that several changes cause one look.
 const (
 	discoverEvery = 30 * time.Second
 	discoverAfter = 300 * time.Millisecond
 )
 
-// workers is as many as upstream has by default: the more are under way, the more of their writes the store puts to the
-// disk at once.
+// workers is upstream's default. The more deletions run at once, the more of their writes the store can sync to disk
+// together.
 const workers = 20
 
-// definitions is the resource whose objects make kinds come and go.
+// definitions is the resource whose objects add and remove kinds.
 var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // New returns the controller.
@@ -84,7 +83,7 @@ func New(c loop.Context) loop.Controller {
 	return g
 }
 
-// ignored are kinds that own nothing and are owned by nobody, and change all the time.
+// ignored holds kinds that have no owners or dependents and change all the time.
 var ignored = map[schema.GroupResource]bool{
 	{Resource: "events"}: true, {Group: "events.k8s.io", Resource: "events"}: true,
 }
@@ -110,12 +109,12 @@ func (g *controller) Run(ctx context.Context) error {
 			}
 		}
 	})
-	// Nothing is collected on a half-known graph: the first full look must be over.
-	// An owner of a kind that is seen only later is asked for at the API in any case.
+	// Collect nothing from an incomplete graph: wait for the first complete listing. Owners of kinds that are added
+	// later are looked up in the API in any case.
 	if !cache.WaitForCacheSync(ctx.Done(), g.synced) {
 		return fmt.Errorf("controller garbage: %w before its caches were filled", ctx.Err())
 	}
-	// Only now it shows who lacks an owner: it may have been listed after what it owns.
+	// Only now can missing owners be determined: an owner may have been listed after its dependents.
 	g.complete.Store(true)
 	for _, uid := range g.graph.unowned() {
 		g.Queue().Add(string(uid))
@@ -134,7 +133,7 @@ func (g *controller) synced() bool {
 	return len(g.watched) > 0
 }
 
-// lookAtKinds has the kinds watched that there are now. What fails is tried again with the next look.
+// lookAtKinds watches the kinds that are served now. Failures are repeated with the next look.
 func (g *controller) lookAtKinds(ctx context.Context, wg *sync.WaitGroup) {
 	if err := g.discover(ctx, wg); err != nil && ctx.Err() == nil {
 		g.failures.WithLabelValues().Inc()
@@ -142,7 +141,7 @@ func (g *controller) lookAtKinds(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// discover starts watching kinds that are new and stops watching those that went.
+// discover starts watching new kinds and stops watching removed ones.
 func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 	lists, err := g.Client.Discovery().ServerPreferredResources()
 	if err != nil && len(lists) == 0 {
@@ -175,7 +174,7 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(err, failed) // a group that did not answer may still be there: stop nothing
+		return errors.Join(err, failed) // a group that did not answer may still exist: stop no watch
 	}
 	for resource, w := range g.watched {
 		if !wanted[resource] {
@@ -195,8 +194,8 @@ func (g *controller) discover(ctx context.Context, wg *sync.WaitGroup) error {
 	return failed
 }
 
-// watch has the objects of a kind come into the graph: from the cache that other controllers have of it as well, or by
-// a watch of their metadata.
+// watch adds the objects of a kind to the graph. It uses the shared cache if other controllers have one of that kind,
+// else its own watch of the metadata.
 func (g *controller) watch(
 	ctx context.Context,
 	resource schema.GroupVersionResource,
@@ -213,7 +212,7 @@ func (g *controller) watch(
 		if err != nil {
 			return err
 		}
-		g.Informers.StartWithContext(ctx) // for the case that none of the others runs
+		g.Informers.StartWithContext(ctx) // in case no other controller starts this informer
 		g.watched[resource] = &watched{follows.HasSynced, func() { _ = informer.RemoveEventHandler(follows) }}
 		return nil
 	}
@@ -235,7 +234,7 @@ func (g *controller) watch(
 	return nil
 }
 
-// follow has what an informer shows come into the graph.
+// follow adds the objects of an informer to the graph.
 func (g *controller) follow(
 	informer cache.SharedIndexInformer,
 	of *served,
@@ -247,8 +246,8 @@ func (g *controller) follow(
 	return follows, nil
 }
 
-// metaOf returns the metadata of what a cache holds, nil of nothing. Of an object with more than that it is the part
-// that is kept.
+// metaOf returns the metadata of an object in a cache, or nil for a nil object. It returns a pointer into the object,
+// not a copy.
 func metaOf(obj any) meta {
 	switch o := obj.(type) {
 	case *bare:
@@ -261,16 +260,17 @@ func metaOf(obj any) meta {
 	return nil
 }
 
-// changed takes in what a watch shows of an object; is is nil when it is gone.
+// changed updates the graph from an event of a watch. is is nil for a deleted object.
 func (g *controller) changed(of *served, was, is meta) {
 	if of.resource.GroupResource() == definitions {
 		select {
 		case g.look <- struct{}{}:
-		default: // it will be looked anyway
+		default: // a look is already due
 		}
 	}
 	if was != nil &&
-		(is == nil || is.GetUID() != was.GetUID()) { // another of its name may have come while nobody looked
+		// while the watch was interrupted, the object may have been replaced by another of the same name
+		(is == nil || is.GetUID() != was.GetUID()) {
 		g.gone(was.GetUID())
 	}
 	if is != nil {
@@ -278,18 +278,18 @@ func (g *controller) changed(of *served, was, is meta) {
 	}
 }
 
-// gone takes in that an object is no more.
+// gone removes an object from the graph and queues its dependents.
 func (g *controller) gone(uid types.UID) {
 	was, known := g.graph.remove(uid)
 	for _, d := range g.graph.dependentsOf(uid) {
 		g.Queue().Add(string(d.GetUID()))
 	}
 	if known {
-		g.wakeOwners(was) // a foreground deletion may have waited for this one
+		g.wakeOwners(was) // a foreground deletion may have waited for it
 	}
 }
 
-// known takes in an object's present state.
+// known records the present state of an object and queues it if there is something to do.
 func (g *controller) known(o object) {
 	was, known := g.graph.put(o)
 	switch {

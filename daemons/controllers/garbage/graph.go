@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// served is a kind and where it is served.
+// served is a kind and the resource under which it is served.
 type served struct {
 	resource schema.GroupVersionResource
 	kind     string
 }
 
-// meta is what the collector needs of an object's metadata.
+// meta is the part of an object's metadata that the collector needs.
 type meta interface {
 	GetNamespace() string // empty for cluster-scoped objects
 	GetName() string
@@ -26,14 +26,14 @@ type meta interface {
 	GetDeletionTimestamp() *metav1.Time
 }
 
-// object is what the collector knows of one object. There are as many as the cluster has, so that it only points to
-// what a cache holds anyway; nobody changes that.
+// object is the collector's record of one object. There is one for each object of the cluster, so it only points to
+// data that a cache holds anyway. That data must not be changed.
 type object struct {
 	*served
 	meta
 }
 
-// graph is who owns whom, by UID.
+// graph holds the ownership of objects by UID.
 type graph struct {
 	mu         sync.RWMutex
 	objects    map[types.UID]object
@@ -44,7 +44,7 @@ func newGraph() *graph {
 	return &graph{objects: map[types.UID]object{}, dependents: map[types.UID]map[types.UID]struct{}{}}
 }
 
-// put records an object's present state and returns the one before, if there was any.
+// put records an object's present state and returns the previous one, if any.
 func (g *graph) put(o object) (was object, known bool) {
 	uid := o.GetUID()
 	g.mu.Lock()
@@ -60,7 +60,7 @@ func (g *graph) put(o object) (was object, known bool) {
 	return was, known
 }
 
-// remove forgets an object, which it returns; those that it owned still point to it.
+// remove removes and returns an object. Its dependents still refer to it.
 func (g *graph) remove(uid types.UID) (was object, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,7 +83,7 @@ func (g *graph) unlink(uid types.UID) (was object, known bool) {
 	return was, true
 }
 
-// get returns an object; false when it is not known.
+// get returns an object. It returns false if the graph does not have it.
 func (g *graph) get(uid types.UID) (object, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -91,8 +91,8 @@ func (g *graph) get(uid types.UID) (object, bool) {
 	return o, known
 }
 
-// owned says whether all owners of an object are known, where they may be, and not leaving: there is nothing to do for
-// it until one of them changes.
+// owned reports whether all owners of an object are in the graph, in a valid namespace, and not being deleted in the
+// foreground. Then nothing has to be done until one of them changes.
 func (g *graph) owned(o object) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -108,7 +108,7 @@ func (g *graph) allLive(o object) bool {
 	return true
 }
 
-// unowned returns all objects that are not owned.
+// unowned returns the UIDs of all objects that are not owned.
 func (g *graph) unowned() (out []types.UID) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -120,7 +120,7 @@ func (g *graph) unowned() (out []types.UID) {
 	return out
 }
 
-// dependentsOf returns the objects that name uid as an owner.
+// dependentsOf returns the objects that have uid as an owner.
 func (g *graph) dependentsOf(uid types.UID) []object {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -133,15 +133,15 @@ func (g *graph) dependentsOf(uid types.UID) []object {
 	return out
 }
 
-// hasDependents says whether any object names uid as an owner.
+// hasDependents reports whether any object has uid as an owner.
 func (g *graph) hasDependents(uid types.UID) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return len(g.dependents[uid]) > 0
 }
 
-// blockedBy says whether uid, in a foreground deletion, would have to wait for by: directly,
-// or because of what waits in between.
+// blockedBy reports whether a foreground deletion of uid would have to wait for by, directly or through other
+// dependents.
 func (g *graph) blockedBy(uid, by types.UID) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -166,8 +166,8 @@ func (g *graph) blockedBy(uid, by types.UID) bool {
 	return false
 }
 
-// forget drops all objects of a resource that is followed no longer, so that they are
-// asked for where it matters, and returns them.
+// forget removes and returns all objects of a resource that is no longer watched. Where such an object matters, it is
+// looked up in the API from then on.
 func (g *graph) forget(resource schema.GroupVersionResource) (dropped []object) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,7 +181,7 @@ func (g *graph) forget(resource schema.GroupVersionResource) (dropped []object) 
 	return dropped
 }
 
-// mayOwn says whether d can name o as its owner: owners live in the same namespace or in none.
+// mayOwn reports whether d can have o as its owner: an owner is in the same namespace or cluster-scoped.
 func (o object) mayOwn(d object) bool {
 	namespace := o.GetNamespace()
 	return namespace == "" || namespace == d.GetNamespace()
@@ -191,10 +191,10 @@ func (o object) has(finalizer string) bool { return slices.Contains(o.GetFinaliz
 
 func (o object) deleting() bool { return o.GetDeletionTimestamp() != nil }
 
-// String names an object for people.
+// String returns a name of the object for messages.
 func (o object) String() string { return o.kind + " " + o.GetNamespace() + "/" + o.GetName() }
 
-// blocks says whether o keeps owner from going in a foreground deletion.
+// blocks reports whether o blocks the foreground deletion of owner.
 func (o object) blocks(owner types.UID) bool {
 	for _, ref := range o.GetOwnerReferences() {
 		if ref.UID == owner {

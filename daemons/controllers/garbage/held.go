@@ -2,10 +2,10 @@ package garbage
 
 import "k8s.io/apimachinery/pkg/runtime/schema"
 
-// held are the kinds that other controllers have in the shared caches, with all metadata that the collector needs: it
-// takes them from there and holds no second copy. Of all other kinds it watches the metadata itself. A list and not
-// what happens to be in the caches, so that it does not matter in which order controllers are made; that it is right is
-// checked by a test over all of them.
+// held lists the kinds that other controllers hold in shared caches with all metadata that the collector needs. The
+// collector reads them there instead of holding a second copy. It watches the metadata of all other kinds itself. The
+// list is fixed, so that the order in which controllers are created does not matter. A test over all controllers checks
+// it.
 var held = func() map[schema.GroupVersionResource]bool {
 	all := map[schema.GroupVersionResource]bool{}
 	for group, resources := range map[schema.GroupVersion][]string{
@@ -35,5 +35,5 @@ var held = func() map[schema.GroupVersionResource]bool {
 	return all
 }()
 
-// Held says whether the collector takes a resource's objects from the shared caches.
+// Held reports whether the collector reads a resource's objects from the shared caches.
 func Held(resource schema.GroupVersionResource) bool { return held[resource] }

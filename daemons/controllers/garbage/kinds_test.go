@@ -15,7 +15,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// silent is an API that does not say which kinds it has.
+// silent is an API whose discovery fails.
 type silent struct{ kubernetes.Interface }
 
 func (silent) Discovery() discovery.Interface { return nothing{} }

@@ -12,17 +12,17 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// standing is how an owner is, as far as can be told.
+// standing is the state of an owner, as far as the graph and the API show.
 type standing int
 
 const (
-	living  standing = iota // or it cannot be told: nothing may be deleted for it
-	leaving                 // being deleted in the foreground: it waits for what it owns
-	gone                    // the place where it would be was looked at, and it is not there
+	living  standing = iota // or unknown: dependents must not be deleted
+	leaving                 // in a foreground deletion that waits for its dependents
+	gone                    // the API server confirmed that it does not exist
 )
 
-// owner looks an owner up in the graph, and at the API when the graph does not have it: deleting on a cache that is
-// behind would be fatal. What the API said of an owner that is not there is remembered.
+// owner looks up an owner in the graph, and in the API if the graph does not have it: a deletion based on a stale cache
+// cannot be undone. It records owners that the API server reports as missing.
 func (g *controller) owner(ctx context.Context, o object, ref metav1.OwnerReference) (standing, error) {
 	if there, known := g.graph.get(ref.UID); known {
 		switch {
@@ -32,11 +32,11 @@ func (g *controller) owner(ctx context.Context, o object, ref metav1.OwnerRefere
 			g.tellMisplaced(o, ref)
 			return living, nil
 		}
-		g.tellMisplaced(o, ref) // in o's namespace it should not be, which the server is asked to confirm
+		g.tellMisplaced(o, ref) // the owner should not be in o's namespace; the lookup below confirms that
 	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return living, nil // no place to look at
+		return living, nil // an invalid version cannot be looked up
 	}
 	kind := gv.WithKind(ref.Kind).GroupKind()
 	g.mu.Lock()
@@ -50,14 +50,14 @@ func (g *controller) owner(ctx context.Context, o object, ref metav1.OwnerRefere
 	}
 	g.mu.Unlock()
 	if !known {
-		// A kind that is not served now may be served again: what it owns is kept until then.
+		// A kind that is not served now may be served again. Its dependents are retained until then.
 		return living, nil
 	}
 	var client metadata.ResourceInterface = g.Metadata.Resource(resource)
 	if namespaced {
 		if o.GetNamespace() == "" {
 			g.tellMisplaced(o, ref)
-			return living, nil // in which namespace it would be, the reference does not say
+			return living, nil // the reference does not name the owner's namespace
 		}
 		client = g.Metadata.Resource(resource).Namespace(o.GetNamespace())
 	}
@@ -93,8 +93,8 @@ func standingOf(o object) standing {
 	return living
 }
 
-// ofAnObject tells "there is no such object" from "there is no such path", which an API
-// server answers while a kind is not served, and which says nothing of its objects.
+// ofAnObject reports whether a 404 means that the object does not exist. A 404 for the whole path, which an API server
+// returns while a kind is not served, proves nothing about its objects.
 func ofAnObject(notFound error) bool {
 	status, ok := notFound.(apierrors.APIStatus)
 	if !ok {
@@ -105,7 +105,7 @@ func ofAnObject(notFound error) bool {
 		!apierrors.HasStatusCause(notFound, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// tellMisplaced says in an event that o names an owner that it cannot have where it is.
+// tellMisplaced records an event: o has an owner reference that is not valid in o's namespace.
 func (g *controller) tellMisplaced(o object, ref metav1.OwnerReference) {
 	about := &corev1.ObjectReference{
 		APIVersion: o.resource.GroupVersion().String(),

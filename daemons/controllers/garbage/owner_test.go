@@ -17,8 +17,9 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// A path that is not there says nothing of the objects that it served before.
-func TestOnlyAnAnswerAboutTheObjectSaysThatItIsGone(t *testing.T) { // S21
+// A 404 for a path proves nothing about the objects that it served before.
+// Proves S21.
+func TestOnlyAnAnswerAboutTheObjectSaysThatItIsGone(t *testing.T) {
 	widgets := schema.GroupResource{Group: "example.com", Resource: "widgets"}
 	for name, c := range map[string]struct {
 		err  error
@@ -38,7 +39,8 @@ func TestOnlyAnAnswerAboutTheObjectSaysThatItIsGone(t *testing.T) { // S21
 	}
 }
 
-func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) { // S21
+// Proves S21.
+func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) {
 	block := true
 	g := newGraph()
 	put := func(uid, owner types.UID, block *bool) {
@@ -65,8 +67,9 @@ func TestCirclesAreFoundAlongBlockingReferencesOnly(t *testing.T) { // S21
 	}
 }
 
-// S21: while the path of an owner's kind is answered with 404, as that of a definition that is not established again
-// yet, nobody's owner is gone; with an answer about the object it is.
+// While the path of an owner's kind returns 404, for example because its definition is not established yet, no owner
+// counts as gone. A 404 about the object itself counts.
+// Proves S21.
 func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string

@@ -25,7 +25,7 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 
 var kindOfMaps = &served{configMaps, "ConfigMap"}
 
-// server holds objects of one kind and one namespace, and counts what it is asked.
+// server holds objects of one kind in one namespace, and counts requests.
 type server struct {
 	mu      sync.Mutex
 	objects map[string]*metav1.PartialObjectMetadata
@@ -64,8 +64,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(is)
 }
 
-// owning returns a collector that knows n dependents of an owner that is not in its graph, and the server that has
-// them.
+// owning returns a collector with n dependents of an owner that is not in its graph, and the server that holds them.
 func owning(t *testing.T, n int) (*controller, *server) {
 	t.Helper()
 	s := &server{objects: map[string]*metav1.PartialObjectMetadata{}, asked: map[string]int{}}
@@ -95,7 +94,8 @@ func owning(t *testing.T, n int) (*controller, *server) {
 	return g, s
 }
 
-// S21: of many dependents each costs one request, its DELETE; their owner is looked for once, or once by each worker.
+// Each of many dependents costs one request, its DELETE. Their owner is looked up once, or at most once per worker.
+// Proves S21.
 func TestManyDependentsCostOneRequestEach(t *testing.T) {
 	const n = 10_000
 	g, s := owning(t, n)
@@ -118,8 +118,9 @@ func TestManyDependentsCostOneRequestEach(t *testing.T) {
 	}
 }
 
-// S21: what is known may be old. The server's word decides then: what has other owners now stays, what has only changed
-// otherwise goes.
+// The graph may be stale, so the server decides. A dependent with other owners is retained, and one with other changes
+// is deleted.
+// Proves S21.
 func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(*metav1.PartialObjectMetadata)
@@ -149,9 +150,9 @@ func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// An owner that is back in the graph, or that never was away, is not absent for what the collector remembers of another
-// place.
-func TestAnAbsenceIsOfOnePlace(t *testing.T) { // S21
+// A recorded absence holds only for one place. The owner still exists if it was looked up elsewhere.
+// Proves S21.
+func TestAnAbsenceIsOfOnePlace(t *testing.T) {
 	g, s := owning(t, 1)
 	g.absent.add(place{configMaps, "elsewhere", "owner", "owner"})
 	s.objects["owner"] = &metav1.PartialObjectMetadata{
@@ -167,8 +168,9 @@ func TestAnAbsenceIsOfOnePlace(t *testing.T) { // S21
 	}
 }
 
-// S21: a watch that was interrupted may show an object changed that is another of the same name; the first is gone all
-// the same.
+// After an interrupted watch, an update may be about another object of the same name. The first object then counts as
+// gone.
+// Proves S21.
 func TestAnotherOfTheSameNameMeansThatTheFirstIsGone(t *testing.T) {
 	g, s := owning(t, 1)
 	owner := &bare{namespace: "default", name: "owner", uid: "owner"}
@@ -185,7 +187,7 @@ func TestAnotherOfTheSameNameMeansThatTheFirstIsGone(t *testing.T) {
 	}
 }
 
-// Of an object that a shared cache holds the graph keeps nothing but where its metadata is.
+// For an object in a shared cache, the graph holds only a pointer to its metadata.
 func TestTheGraphSharesWhatCachesHold(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "1"}}
 	if m, ok := metaOf(pod).(*metav1.ObjectMeta); !ok || m != &pod.ObjectMeta {

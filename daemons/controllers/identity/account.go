@@ -15,38 +15,39 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Another token is asked for when a fifth of a token's life is left. That is twelve minutes in which the API server may
-// be away or refuse before anybody notices.
+// A token is renewed when a fifth of its lifetime is left. That leaves twelve minutes in which the API server may fail
+// without an effect.
 const (
 	lifetime = time.Hour
 	renewAt  = lifetime * 4 / 5
 
-	askTimeout = 10 * time.Second // for an answer
+	askTimeout = 10 * time.Second // limit for one token request
 	firstPause = 100 * time.Millisecond
 	widePause  = 30 * time.Second
-	// doubtful is the age up to which a token that is refused says that the next one will be, too.
+	// doubtful is an age. If a token that is younger is refused, the next one will probably be refused too, so the
+	// account backs off.
 	doubtful = time.Minute
 )
 
-// account is a service account and the token that it has now.
+// account is a service account with its current token.
 type account struct {
 	name     string
-	accounts kubernetes.ServiceAccounts // asked by the manager's user
+	accounts kubernetes.ServiceAccounts // client of the manager's user
 	now      func() time.Time
 	after    func(time.Duration) <-chan time.Time
-	turn     chan struct{} // held by the one of many requests that asks for a token
+	turn     chan struct{} // a semaphore: its holder requests a token for all
 
 	mu       sync.Mutex
-	value    string // empty: there is none
+	value    string // empty if there is none
 	got      time.Time
-	pause    time.Duration // before the next token is asked for, counted from failed
+	pause    time.Duration // delay before the next token request, counted from failed
 	failed   time.Time
 	failures int
-	reason   error // of the last failure
+	reason   error // error of the last failure
 }
 
-// token returns the account's token. A request waits for at most one attempt to get one, while others go on with the
-// token that is to be replaced, as long as that is good.
+// token returns the account's token. A caller without a token waits for at most one attempt to get one. While one
+// caller renews the token, the others use the old one while it remains valid.
 func (a *account) token(ctx context.Context) (string, error) {
 	old, fresh, seen := a.have()
 	if fresh {
@@ -69,7 +70,7 @@ func (a *account) token(ctx context.Context) (string, error) {
 	if old, fresh, now := a.have(); fresh {
 		return old, nil
 	} else if now != seen && old == "" {
-		return "", a.why() // the attempt that was waited for failed
+		return "", a.why() // another caller's attempt failed meanwhile
 	}
 	if wait := a.wait(); wait > 0 {
 		if old != "" {
@@ -89,7 +90,7 @@ func (a *account) token(ctx context.Context) (string, error) {
 		return value, nil
 	}
 	if ctx.Err() != nil && old == "" {
-		return "", err // which says nothing of the next attempt
+		return "", err // the caller gave up, which says nothing about the next attempt
 	}
 	a.fail(err)
 	if old != "" {
@@ -98,8 +99,8 @@ func (a *account) token(ctx context.Context) (string, error) {
 	return "", err
 }
 
-// have returns the token, empty when there is none that is good, whether it need not be replaced yet, and how many
-// attempts have failed.
+// have returns the token, or "" if there is no valid one. fresh reports whether it need not be renewed yet. failures is
+// the number of failed attempts.
 func (a *account) have() (value string, fresh bool, failures int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -110,7 +111,7 @@ func (a *account) have() (value string, fresh bool, failures int) {
 	return a.value, age < renewAt, a.failures
 }
 
-// wait is how long no token is asked for yet.
+// wait returns how long to wait before the next token request.
 func (a *account) wait() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,17 +131,17 @@ func (a *account) fail(reason error) {
 	a.backOff()
 }
 
-// backOff makes the next attempt wait, longer each time. The lock is held.
+// backOff doubles the delay before the next attempt. The caller holds a.mu.
 func (a *account) backOff() {
 	a.failed, a.pause = a.now(), min(max(2*a.pause, firstPause), widePause)
 }
 
-// refused drops a token that the API server does not take.
+// refused drops a token that the API server rejected.
 func (a *account) refused(value string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.value != value {
-		return // another has dropped it
+		return // it was dropped or replaced already
 	}
 	a.value = ""
 	if a.now().Sub(a.got) < doubtful {
@@ -150,7 +151,7 @@ func (a *account) refused(value string) {
 	}
 }
 
-// ask gets a token of the API server, and makes the account first where there is none.
+// ask requests a token from the API server. It creates the account first if it does not exist.
 func (a *account) ask(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -174,8 +175,9 @@ func (a *account) ask(ctx context.Context) (string, error) {
 	return answer.Status.Token, nil
 }
 
-// without is the error of a request that has no token to be sent with. What the API server says of the token is not
-// what it says of the request's object: a controller that hears that nothing is found would take its object for gone.
+// without returns the error for a request that cannot be sent because there is no token. It must not pass on a status
+// about the token as if it were about the request's object. After a 404, for example, a controller would assume that
+// its object is gone.
 func (a *account) without(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// bearer sends requests with an account's token. One that the API server refuses is replaced, and the request sent once
-// more: a request whose sender is not known has done nothing.
+// bearer sends requests with an account's token. If the API server rejects the token, bearer gets a new one and sends
+// the request once more. That is safe, because an unauthenticated request has no effect.
 type bearer struct {
 	account *account
 	to      http.RoundTripper
@@ -38,7 +38,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 		if body != nil {
 			_ = body.Close()
 		}
-		return answer, nil // which says as much
+		return answer, nil // the caller sees the 401
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
 	_ = answer.Body.Close()
@@ -48,7 +48,7 @@ func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// with is a request with a token. The original stays as it is.
+// with returns a copy of a request with a token.
 func with(r *http.Request, token string, body io.ReadCloser) *http.Request {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -56,5 +56,5 @@ func with(r *http.Request, token string, body io.ReadCloser) *http.Request {
 	return r
 }
 
-// WrappedRoundTripper returns what is below, for what looks through transports.
+// WrappedRoundTripper returns the underlying transport, for callers that unwrap transports.
 func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.to }

@@ -1,6 +1,6 @@
-// Package identity lets each controller call the API as a service account of kube-system, so that it can do what its
-// role allows and no more. The accounts are made where they are missing, and their tokens are held in memory. Which
-// account has which role is the API server's to say.
+// Package identity lets each controller call the API as a service account in kube-system, so that it can do only what
+// its role allows. It creates missing accounts and holds their tokens in memory. The API server defines the accounts'
+// roles.
 package identity
 
 import (
@@ -18,7 +18,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Identities makes the clients of controllers.
+// Identities creates clients that act as service accounts.
 type Identities struct {
 	context  loop.Context
 	accounts kubernetes.ServiceAccounts
@@ -26,16 +26,16 @@ type Identities struct {
 	shared   http.RoundTripper
 }
 
-// New takes the context of the manager, whose user makes the accounts and asks for their tokens, and how the API is
-// reached without credentials: all accounts share the connection below that, on which a certificate would count instead
-// of their tokens.
+// New returns Identities for the manager's context c, whose user creates the accounts and requests their tokens.
+// anonymous is the configuration of the API without credentials. All accounts share one connection, so it must not have
+// a client certificate: that would take precedence over the tokens.
 func New(c loop.Context, anonymous *rest.Config) (*Identities, error) {
 	shared, err := rest.TransportFor(anonymous)
 	if err != nil {
 		return nil, fmt.Errorf("make a transport for service accounts: %w", err)
 	}
 	cfg := rest.AnonymousClientConfig(anonymous)
-	cfg.TLSClientConfig = rest.TLSClientConfig{} // the transport has it
+	cfg.TLSClientConfig = rest.TLSClientConfig{} // the shared transport contains it
 	return &Identities{
 		context:  c,
 		accounts: c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem),
@@ -44,13 +44,13 @@ func New(c loop.Context, anonymous *rest.Config) (*Identities, error) {
 	}, nil
 }
 
-// As returns the context of a controller that is the service account of that name.
+// As returns a context for a controller that acts as the service account.
 func (i *Identities) As(name string) (loop.Context, error) {
 	c, cfg := i.context, rest.CopyConfig(i.rest)
 	cfg.UserAgent = strings.Join(
 		[]string{i.rest.UserAgent, UserName(name)},
 		"/",
-	) // field managers are named by what is before the first slash
+	) // field managers are named by the text before the first slash
 	cfg.Transport = &bearer{
 		account: &account{name: name, accounts: i.accounts, now: c.Now, after: c.After, turn: make(chan struct{}, 1)},
 		to:      i.shared,
@@ -60,12 +60,12 @@ func (i *Identities) As(name string) (loop.Context, error) {
 	return c, err
 }
 
-// UserName is the user that an account of kube-system is to the API server.
+// UserName returns the user name of a service account in kube-system.
 func UserName(account string) string {
 	return "system:serviceaccount:" + metav1.NamespaceSystem + ":" + account
 }
 
-// Clients returns all clients of one identity, over one transport.
+// Clients returns the clients of one identity, which share one transport.
 func Clients(cfg *rest.Config) (kubernetes.Interface, dynamic.Interface, metadata.Interface, error) {
 	over, err := rest.HTTPClientFor(cfg)
 	if err != nil {

@@ -22,18 +22,18 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// server gives tokens of the accounts that there are, and takes those that it is told to take.
+// server issues tokens for existing accounts, and accepts the tokens that the test selects.
 type server struct {
 	t     *testing.T
 	clock *clocktesting.FakeClock
 	b     *bearer
 
 	mu       sync.Mutex
-	made     bool  // whether the account is there
-	given    int   // tokens
-	refuses  error // what it says when a token is asked for
+	made     bool  // whether the account exists
+	given    int   // number of tokens issued
+	refuses  error // error of token requests
 	good     func(token string) bool
-	requests []string // tokens and bodies that came
+	requests []string // tokens and bodies received
 }
 
 func newServer(t *testing.T) *server {
@@ -135,7 +135,7 @@ func TestATokenIsRenewedLongBeforeItEnds(t *testing.T) {
 	s.clock.Step(renewAt - time.Second)
 	s.sends("b")
 	s.clock.Step(time.Second)
-	// While none is given, the one that there is goes on being used.
+	// If no token is issued, the present one stays in use.
 	s.refuses = apierrors.NewTooManyRequestsError("later")
 	s.sends("c")
 	s.refuses = nil
@@ -175,14 +175,14 @@ func TestTokensThatAreAllRefusedAreNotAskedForAllTheTime(t *testing.T) {
 		failed <- err
 	}()
 	s.waiting()
-	s.clock.Step(firstPause) // which is not as long as the second time
+	s.clock.Step(firstPause) // shorter than the second pause
 	cancel()
 	if err := <-failed; !errors.Is(err, context.Canceled) || s.given != 2 {
 		t.Errorf("%v after %d tokens", err, s.given)
 	}
 }
 
-// waiting returns when somebody waits for the clock.
+// waiting returns when a goroutine waits for the clock.
 func (s *server) waiting() {
 	s.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -194,7 +194,7 @@ func (s *server) waiting() {
 	}
 }
 
-// A controller that hears that nothing is found takes its object for gone.
+// A controller that gets a 404 assumes that its object is gone, so errors about the token must not look like that.
 func TestWhatIsSaidOfTheTokenIsNotSaidOfTheRequest(t *testing.T) {
 	s := newServer(t)
 	s.refuses = apierrors.NewForbidden(

@@ -22,7 +22,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// Clients choose these amounts. None of them may become a list of that length.
+// Clients choose these amounts. None of them may lead to a list of that length.
 func TestDecideIsBoundedWhateverTheSpecAsksFor(t *testing.T) {
 	const most = math.MaxInt32
 	now := time.Unix(1_000_000, 0)
@@ -99,7 +99,7 @@ func TestPodsAreStoppedInBatches(t *testing.T) {
 	}
 }
 
-// A status that names every finished pod would outgrow what can be stored.
+// A status that named every finished pod would become too large to store.
 func TestAStatusNamesABoundedNumberOfUncountedPods(t *testing.T) {
 	for name, phase := range map[string]corev1.PodPhase{"succeeded": corev1.PodSucceeded, "failed": corev1.PodFailed} {
 		t.Run(name, func(t *testing.T) {

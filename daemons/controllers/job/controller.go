@@ -1,6 +1,5 @@
-// Package job runs the pods of a Job until enough of them have succeeded or too many
-// have failed. Every finished pod is counted once: it holds a finalizer until the
-// status has it.
+// Package job runs the pods of a Job until enough of them have succeeded or too many have failed. Every finished pod is
+// counted once: it has a finalizer until the status includes it.
 package job
 
 import (
@@ -36,7 +35,7 @@ type controller struct {
 	wrote  written
 	counts counts
 
-	released loop.Loop // keys of pods that nobody controls and that wait to be counted
+	released loop.Loop // keys of orphaned pods that still have the tracking finalizer
 }
 
 // New returns the controller.
@@ -110,8 +109,8 @@ func (j *controller) podChanged(old, obj any) {
 	}
 }
 
-// letGoReleased takes the finalizer off a pod that no job will count any more: it was
-// orphaned or released. A job that adopts it puts the finalizer back.
+// letGoReleased removes the tracking finalizer from a pod that no job will count any more, because it was orphaned or
+// released. A job that adopts the pod adds the finalizer again.
 func (j *controller) letGoReleased(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -144,7 +143,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if j.wrote.behind(key, cached.ResourceVersion) {
-		return nil // the watch will bring what was written, and this key again
+		return nil // the watch will deliver the written status and queue this key again
 	}
 	if cached.Status.StartTime == nil {
 		if err := j.abandoned(ctx, namespace, name, cached.UID); err != nil {
@@ -159,7 +158,8 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return nil
 	}
-	// Before the pods are looked at: one that comes between would be expected no longer, and not be there.
+	// Check expectations before listing the pods. In the other order, a pod created in between would count as observed
+	// and be missing from the list.
 	met := j.expect.Met(key)
 	pods, err := loop.ClaimPods(
 		ctx,
@@ -177,7 +177,7 @@ func (j *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	if job.DeletionTimestamp != nil || Finished(job) {
-		// Pods of a job that is done or going must not wait to be counted.
+		// Pods of a finished or deleted job must not wait to be counted.
 		if err := j.letGo(ctx, pods, func(*corev1.Pod) bool { return true }); err != nil {
 			return err
 		}
@@ -186,8 +186,8 @@ func (j *controller) sync(ctx context.Context, key string) error {
 	return j.reconcile(ctx, key, job, pods, met)
 }
 
-// reconcile brings a job that runs and its pods to where they should be. met is whether all that was done to them
-// before can be seen in them.
+// reconcile creates and deletes the pods of a running job and updates its status. met reports whether the cache shows
+// the controller's own earlier creations and deletions.
 func (j *controller) reconcile(
 	ctx context.Context,
 	key string,
@@ -267,8 +267,8 @@ func (j *controller) act(ctx context.Context, key string, job *batchv1.Job, d De
 	return errors.Join(deleteErr, err)
 }
 
-// abandoned lets go of the pods of a job that was deleted before it could: nobody is left
-// to count them. now is the UID of the job that has the name since, if there is one.
+// abandoned removes the finalizer from pods whose job was deleted before it could count them. now is the UID of the job
+// that has the same name now, or empty.
 func (j *controller) abandoned(ctx context.Context, namespace, name string, now types.UID) error {
 	var pods []*corev1.Pod
 	for _, pod := range j.pods.In(namespace) {
@@ -285,12 +285,13 @@ func (j *controller) abandoned(ctx context.Context, namespace, name string, now 
 		return err
 	}
 	if err == nil && live.UID != now {
-		return nil // it is there, and the cache will have it
+		return nil // the job exists, and the cache will show it
 	}
 	return j.letGo(ctx, pods, func(*corev1.Pod) bool { return true })
 }
 
-// stop deletes a pod. It is counted as failed only when the job is to fail: what the job has no use for has not failed.
+// stop deletes a pod. A stopped pod counts as failed only if the job itself is about to fail. Otherwise the finalizer
+// is removed first: a pod that the job no longer needs has not failed.
 func (j *controller) stop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) error {
 	if tracked(pod) && !hasCondition(job.Status.Conditions, batchv1.JobFailureTarget) {
 		released, err := j.untrack(ctx, pod)
@@ -302,7 +303,7 @@ func (j *controller) stop(ctx context.Context, job *batchv1.Job, pod *corev1.Pod
 	return loop.DeletePod(ctx, j.Context, job, pod)
 }
 
-// letGo takes the finalizer off pods that are accounted for.
+// letGo removes the tracking finalizer from those of pods that which selects.
 func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*corev1.Pod) bool) error {
 	for _, pod := range pods {
 		if !tracked(pod) || !which(pod) {
@@ -315,7 +316,7 @@ func (j *controller) letGo(ctx context.Context, pods []*corev1.Pod, which func(*
 	return nil
 }
 
-// untrack takes the finalizer off a pod, and returns it as it is then.
+// untrack removes the tracking finalizer from a pod and returns the updated pod.
 func (j *controller) untrack(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	kept := slices.DeleteFunc(
 		slices.Clone(pod.Finalizers),
@@ -338,7 +339,7 @@ func (j *controller) untrack(ctx context.Context, pod *corev1.Pod) (*corev1.Pod,
 	return released, nil
 }
 
-// expire deletes a finished job when its time to live is over.
+// expire deletes a finished job when its ttlSecondsAfterFinished has passed.
 func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil || !Finished(job) {
 		return nil
@@ -367,8 +368,8 @@ func (j *controller) expire(ctx context.Context, job *batchv1.Job) error {
 	return err
 }
 
-// managedByAnother says whether the job is another controller's to run. How long it stays
-// when it has ended is seen to here all the same.
+// managedByAnother reports whether spec.managedBy gives the job to another controller. Its ttlSecondsAfterFinished is
+// still enforced here.
 func managedByAnother(job *batchv1.Job) bool {
 	return job.Spec.ManagedBy != nil && *job.Spec.ManagedBy != batchv1.JobControllerName
 }
@@ -401,7 +402,7 @@ func (j *controller) tell(job *batchv1.Job, before *batchv1.JobStatus) {
 	}
 }
 
-// Finished says whether a job has completed or failed for good.
+// Finished reports whether a job has completed or failed for good.
 func Finished(job *batchv1.Job) bool {
 	return hasCondition(job.Status.Conditions, batchv1.JobComplete) ||
 		hasCondition(job.Status.Conditions, batchv1.JobFailed)

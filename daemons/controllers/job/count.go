@@ -15,20 +15,21 @@ import (
 // Without the limit, the status of a Job whose pods all finish together becomes too large to store.
 const mostUncounted = 500
 
-// tally is what counting found besides the status.
+// tally holds the results of counting that are not part of the status.
 type tally struct {
 	// succeeded and failed count finished pods that the status neither names nor counts yet. Succeeded pods of an
 	// indexed Job are not included: the status records their indexes at once.
 	succeeded, failed int32
 
-	release map[types.UID]bool  // pods that end uncounted
-	held    map[int]*corev1.Pod // by index: the failed pod that says how often it failed, until its replacement says so
-	failing string              // the podFailurePolicy has the job fail, for this reason
-	// ruled has the failed pods that a rule of the podFailurePolicy is about and that are now counted, or released.
+	release map[types.UID]bool // pods that end without being counted
+	// by index: the failed pod that records how often the index failed, until its replacement records it
+	held    map[int]*corev1.Pod
+	failing string // why the podFailurePolicy fails the job; empty if it does not
+	// ruled holds the failed pods that match a rule of the podFailurePolicy and are now counted or released.
 	ruled map[types.UID]batchv1.PodFailurePolicyAction
 }
 
-// count moves finished pods into the status: first by UID, and once their finalizer is off, into the numbers.
+// count moves finished pods into the status: first by UID, and after their finalizer is removed, into the totals.
 func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 	t := tally{
 		release: map[types.UID]bool{},
@@ -63,7 +64,7 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 	var failures []*corev1.Pod
 	full := func() bool { return len(next.Succeeded)+len(next.Failed) >= mostUncounted }
 	var done intervals
-	var ended []int // indexes
+	var ended []int // completion indexes
 	if indexed(job) {
 		done = completed(job)
 	}
@@ -76,7 +77,7 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 		case forgiven(job, pod):
 			t.release[pod.UID] = true
 		case !failed(job, pod) && pod.Status.Phase != corev1.PodSucceeded:
-		case indexed(job) && !hasIndex: // of an index that the job no longer has
+		case indexed(job) && !hasIndex: // its index is beyond the job's completions
 			t.release[pod.UID] = true
 		case pod.Status.Phase == corev1.PodSucceeded:
 			if hasIndex {
@@ -126,8 +127,8 @@ func count(job *batchv1.Job, pods []*corev1.Pod) tally {
 	return t
 }
 
-// hold gives up the indexes that have failed too often, and keeps of each other one that failed the pod that says how
-// often.
+// hold marks the indexes that have failed too often as failed. For every other failed index it holds the pod that
+// records how often the index failed.
 func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done intervals) {
 	var lost []int
 	for _, pod := range failures {
@@ -159,7 +160,7 @@ func (t *tally) hold(job *batchv1.Job, pods, failures []*corev1.Pod, done interv
 	job.Status.FailedIndexes = &text
 }
 
-// retries returns the annotations of the pod that replaces one.
+// retries returns the annotations with the failure counts for the pod that replaces the failed one.
 func retries(job *batchv1.Job, failed *corev1.Pod) map[string]string {
 	counted, ignored := 0, 0
 	if failed != nil {
@@ -205,15 +206,15 @@ func annotated(pod *corev1.Pod, key string) int {
 
 func perIndex(job *batchv1.Job) bool { return indexed(job) && job.Spec.BackoffLimitPerIndex != nil }
 
-// failed says whether a pod has failed. Where pods that are being deleted are replaced at once, they have failed with
-// that.
+// failed reports whether a pod has failed. Where the job replaces pods as soon as they are being deleted, deletion
+// counts as failure.
 func failed(job *batchv1.Job, pod *corev1.Pod) bool {
 	replaced := pod.DeletionTimestamp != nil && pod.Status.Phase != corev1.PodSucceeded && !onlyFailedAreReplaced(job)
 	return pod.Status.Phase == corev1.PodFailed || forced(pod) || replaced
 }
 
-// forgiven says whether a pod goes uncounted: one that never reached a node, and one
-// that was stopped because the job is suspended.
+// forgiven reports whether a deleted pod ends without being counted: because it never reached a node, or because it was
+// stopped to suspend the job.
 func forgiven(job *batchv1.Job, pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp == nil || pod.Status.Phase == corev1.PodSucceeded {
 		return false
@@ -221,15 +222,14 @@ func forgiven(job *batchv1.Job, pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" || suspended(job)
 }
 
-// forced says whether a pod was deleted without waiting for its node, which may never
-// say how it ended.
+// forced reports whether a pod was deleted with a grace period of zero. Its node may never report how it ended.
 func forced(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
 
 func suspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
 
-// uncounted returns the pods that the status names and does not count yet.
+// uncounted returns the UIDs of the pods that the status names but does not count yet.
 func uncounted(job *batchv1.Job) sets.Set[types.UID] {
 	u := job.Status.UncountedTerminatedPods
 	if u == nil {

@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// counts are the metrics of jobs, as dashboards know them.
+// counts holds the metrics of jobs, under upstream's names.
 type counts struct {
 	duration, expired                                                        *prometheus.HistogramVec
 	syncs, finished, pods, finalizers, creations, external, handled, indexes *prometheus.CounterVec
@@ -100,7 +100,7 @@ func (c *counts) synced(mode, action string, err error, took time.Duration) {
 	c.duration.WithLabelValues(mode, result, action).Observe(took.Seconds())
 }
 
-// counted takes in what a job's status says that it did not say before.
+// counted adds the difference between a job's status and its previous status to the metrics.
 func (c *counts) counted(job *batchv1.Job, before *batchv1.JobStatus) {
 	mode := completionMode(job)
 	c.pods.WithLabelValues(mode, "succeeded").Add(float64(max(job.Status.Succeeded-before.Succeeded, 0)))
@@ -132,7 +132,7 @@ func (c *counts) counted(job *batchv1.Job, before *batchv1.JobStatus) {
 	}
 }
 
-// ruled takes in the failed pods that a job's podFailurePolicy has decided about, as far as they are done with.
+// ruled counts the failed pods that the job's podFailurePolicy has decided about and for which done reports true.
 func (c *counts) ruled(by map[types.UID]batchv1.PodFailurePolicyAction, done func(types.UID) bool) {
 	for uid, action := range by {
 		if done(uid) {
@@ -141,7 +141,7 @@ func (c *counts) ruled(by map[types.UID]batchv1.PodFailurePolicyAction, done fun
 	}
 }
 
-// made takes in the pods that were created for a job, of which the last may have failed to be.
+// made counts the pods that were created for a job. err is the error of the last creation, if it failed.
 func (c *counts) made(job *batchv1.Job, created int, err error) {
 	reason := "new"
 	if policy := job.Spec.PodReplacementPolicy; policy != nil &&
@@ -161,7 +161,7 @@ func (c *counts) made(job *batchv1.Job, created int, err error) {
 	}
 }
 
-// seen takes in that a finished pod has got or lost the finalizer by which it is counted.
+// seen counts a finished pod that gained or lost the finalizer by which it is tracked.
 func (c *counts) seen(old, obj any) {
 	waits := func(o any) bool {
 		pod, ok := o.(*corev1.Pod)

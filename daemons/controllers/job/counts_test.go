@@ -35,7 +35,7 @@ func TestWhatIsCountedOfJobs(t *testing.T) {
 		},
 	}
 	c.counted(indexed, &batchv1.JobStatus{Succeeded: 1, Failed: 2})
-	c.counted(indexed, &indexed.Status) // which is no news
+	c.counted(indexed, &indexed.Status) // an unchanged status counts nothing
 	perIndex := &batchv1.Job{
 		Spec: batchv1.JobSpec{
 			CompletionMode:       ptr.To(batchv1.IndexedCompletion),
@@ -120,7 +120,7 @@ func TestWhatIsCountedOfJobs(t *testing.T) {
 	}
 }
 
-// A failed pod that a rule is about is told of when it is counted or released, which is once.
+// A failed pod that matches a rule counts once: when it is counted or released.
 func TestPodsThatARuleIsAboutAreToldOfOnce(t *testing.T) {
 	w := newWorld(false, func(s *batchv1.JobSpec) {
 		const in = batchv1.PodFailurePolicyOnExitCodesOpIn
@@ -148,7 +148,7 @@ func TestPodsThatARuleIsAboutAreToldOfOnce(t *testing.T) {
 	if !d.Release[w.pods[0].UID] || d.Release[w.pods[1].UID] {
 		t.Errorf("released are %v", d.Release)
 	}
-	w.pods[0].Finalizers = nil // it is let go
+	w.pods[0].Finalizers = nil // its finalizer is removed
 	if d = Decide(w.job, w.pods, w.now); len(d.Ruled) != 0 {
 		t.Errorf("then rules are about %v", d.Ruled)
 	}

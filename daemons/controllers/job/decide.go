@@ -14,18 +14,18 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// Decision is what one look at a job asks for, besides its status.
+// Decision holds the actions that a sync of a job requires, besides writing its status.
 type Decision struct {
 	Create []int // one pod each; the number is the completion index of an indexed job, else -1
 	Delete []*corev1.Pod
-	// Replaces has the pods that new ones of their index stand in for.
+	// Replaces holds, by index, the pods that the new ones replace.
 	Replaces map[int]*corev1.Pod
-	Release  map[types.UID]bool // ended pods that are counted as nothing
+	Release  map[types.UID]bool // finished pods that are released without being counted
 	Ruled    map[types.UID]batchv1.PodFailurePolicyAction
-	Again    time.Duration // look again after this time; zero: no need
+	Again    time.Duration // sync again after this time; zero means that no event is due
 }
 
-// Decide brings the job's status up to date and returns what to do.
+// Decide updates the job's status in place and returns the actions to take.
 func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
 	t := count(job, pods)
 	d := Decision{Release: t.release, Ruled: t.ruled}
@@ -51,7 +51,7 @@ func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
 	case ending(job):
 		begin(s, now)
 		d.Delete = seen.stopAll()
-		if len(t.held) == 0 { // what was held is counted first
+		if len(t.held) == 0 { // pods in held must be counted first
 			finish(job, seen.terminating, now)
 		}
 	case suspended(job):
@@ -68,19 +68,19 @@ func Decide(job *batchv1.Job, pods []*corev1.Pod, now time.Time) Decision {
 	return d
 }
 
-// begin says when the job began; one that was suspended begins anew.
+// begin sets the start time. A resumed job starts again.
 func begin(s *batchv1.JobStatus, now time.Time) {
 	if s.StartTime == nil {
 		s.StartTime = &metav1.Time{Time: now}
 	}
 }
 
-// view is what the pods of a job show.
+// view summarizes a job's pods.
 type view struct {
 	active                       []*corev1.Pod
-	stopping                     []*corev1.Pod // told to end, and not ended
+	stopping                     []*corev1.Pod // being deleted but not yet ended
 	ready, terminating, restarts int32
-	failures                     int // since the last success
+	failures                     int // consecutive failures since the last success
 	lastFailure                  time.Time
 }
 
@@ -135,7 +135,7 @@ func look(pods []*corev1.Pod) view {
 	return v
 }
 
-// verdictOf says what the job is heading for, if its end is decided.
+// verdictOf returns the condition that decides how the job ends, if its end is decided.
 func verdictOf(job *batchv1.Job, seen *view, t tally, late bool) (c batchv1.JobCondition, decided bool) {
 	s, spec := &job.Status, &job.Spec
 	limit := int32(6)
@@ -225,7 +225,7 @@ func manage(job *batchv1.Job, seen *view, t tally, now time.Time, d *Decision) {
 	}
 }
 
-// predecessors returns, by index, the pod whose failures the next one has to count on from.
+// predecessors returns, by index, the pod from which the next pod of that index takes over the failure count.
 func predecessors(job *batchv1.Job, stopping []*corev1.Pod, held map[int]*corev1.Pod) map[int]*corev1.Pod {
 	out := maps.Clone(held)
 	for _, pod := range stopping {
@@ -244,7 +244,7 @@ func unfit(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
 	}
 	done, taken := over(job), map[int]bool{}
 	for _, pod := range slices.SortedStableFunc(slices.Values(active), func(a, b *corev1.Pod) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) // the older one stays
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) // the older pod stays
 	}) {
 		i, ok := index(job, pod)
 		if !ok || taken[i] || done.has(i) {
@@ -257,7 +257,7 @@ func unfit(job *batchv1.Job, active []*corev1.Pod) (unfit, rest []*corev1.Pod) {
 	return unfit, rest
 }
 
-// over returns the indexes that need no more pods: they have succeeded, or failed for good.
+// over returns the indexes that need no more pods because they have succeeded or failed for good.
 func over(job *batchv1.Job) intervals {
 	if perIndex(job) {
 		return completed(job).union(givenUp(job))
@@ -270,8 +270,7 @@ func ending(job *batchv1.Job) bool {
 		hasCondition(job.Status.Conditions, batchv1.JobSuccessCriteriaMet)
 }
 
-// finish turns what the job is heading for into its end, once no pod of it is left
-// running and all are counted.
+// finish sets the Failed or Complete condition once no pod of the job is left running and all are counted.
 func finish(job *batchv1.Job, terminating int32, now time.Time) {
 	s := &job.Status
 	if u := s.UncountedTerminatedPods; terminating > 0 || len(u.Succeeded)+len(u.Failed) > 0 {
@@ -293,7 +292,7 @@ func finish(job *batchv1.Job, terminating int32, now time.Time) {
 
 func enough(job *batchv1.Job, succeeded int32, active int) bool {
 	if job.Spec.Completions == nil {
-		// A worker that was stopped for a suspension, and ended well, has not found the work done.
+		// A worker that was stopped to suspend the job and exited with success has not finished the work.
 		return succeeded > 0 && active == 0 && !suspended(job)
 	}
 	return succeeded >= *job.Spec.Completions
@@ -305,7 +304,7 @@ func wantedActive(job *batchv1.Job, succeeded int32, active int) int {
 		parallelism = int(*job.Spec.Parallelism)
 	}
 	if job.Spec.Completions == nil {
-		if succeeded > 0 { // a worker found the work done: no new ones
+		if succeeded > 0 { // one worker has completed the work: create no more
 			return min(active, parallelism)
 		}
 		return parallelism
@@ -317,7 +316,7 @@ func wantedActive(job *batchv1.Job, succeeded int32, active int) int {
 	return max(0, min(parallelism, left))
 }
 
-// backoff is how long to wait before replacing what failed so often in a row: 10 s, doubling to 10 min.
+// backoff returns how long to wait before replacing a pod after consecutive failures: 10 s, doubling up to 10 min.
 func backoff(failed int, last, now time.Time) time.Duration {
 	if failed == 0 || last.IsZero() {
 		return 0
@@ -329,8 +328,8 @@ func backoff(failed int, last, now time.Time) time.Duration {
 	return last.Add(wait).Sub(now)
 }
 
-// missing returns the indexes of at most n pods to make, and how long those that failed have to wait that were left out
-// for it.
+// missing returns the indexes of at most n pods to create. again is how long to wait for the indexes that are left out
+// because of their back-off.
 func missing(
 	job *batchv1.Job,
 	occupied []*corev1.Pod,
@@ -354,7 +353,7 @@ func missing(
 		if pod := before[i]; pod != nil {
 			if !finished(pod) &&
 				annotated(pod, batchv1.JobIndexFailureCountAnnotation) >= int(*job.Spec.BackoffLimitPerIndex) {
-				return true // the index is given up when this one has stopped
+				return true // the index is marked as failed when this pod has stopped
 			}
 			if wait := backoff(attempt(pod)+1, finishedAt(pod), now); wait > 0 {
 				if again == 0 || wait < again {
@@ -373,8 +372,8 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// finishedAt is when a pod ended: its last container, or, of a pod of which nothing is known to have run, when it was
-// no longer ready, or should have been gone at the latest.
+// finishedAt returns when a pod ended: the end of its last container. If no container is known to have run, it returns
+// when the pod stopped being ready, or else the end of its grace period.
 func finishedAt(pod *corev1.Pod) time.Time {
 	if last, ok := lastEnd(pod.Status.ContainerStatuses); ok {
 		return last
@@ -392,7 +391,7 @@ func finishedAt(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// lastEnd is when the last of a pod's containers ended. It does not know of a pod with one that has not.
+// lastEnd returns when the last of a pod's containers ended. ok is false if a container has not ended.
 func lastEnd(containers []corev1.ContainerStatus) (last time.Time, ok bool) {
 	for _, c := range containers {
 		end := c.State.Terminated

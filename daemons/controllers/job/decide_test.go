@@ -14,15 +14,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world plays the cluster: it carries decisions out.
+// world is a simulated cluster that carries out decisions.
 type world struct {
 	job  *batchv1.Job
 	pods []*corev1.Pod
 	now  time.Time
 	n    int
-	most int // active at once
+	most int // maximum number of active pods so far
 
-	step   time.Duration // between two looks; zero is past every back-off
+	step   time.Duration // time between two syncs; zero means longer than any back-off
 	last   Decision
 	lastAt time.Time
 }
@@ -58,7 +58,8 @@ func (w *world) sync() {
 	w.now = w.now.Add(cmp.Or(w.step, time.Hour))
 }
 
-func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) { // S19
+// Proves S19.
+func TestJobsRunAsOftenAsAskedAndCountEveryPodOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		completions, parallelism := rapid.Int32Range(1, 6).
 			Draw(t, "completions"),
@@ -116,7 +117,8 @@ func TestIndexesAreWrittenAsRanges(t *testing.T) {
 	}
 }
 
-func TestADeadlineEndsAJob(t *testing.T) { // S19
+// Proves S19.
+func TestADeadlineEndsAJob(t *testing.T) {
 	now := time.Unix(1000, 0)
 	w := &world{
 		now: now,

@@ -16,7 +16,8 @@ func indexed(job *batchv1.Job) bool {
 		job.Spec.Completions != nil
 }
 
-// index returns the completion index of a pod, if the job has it: one that was made smaller has lost some.
+// index returns the completion index of a pod. It reports false if the job no longer has that index, since completions
+// can be reduced.
 func index(job *batchv1.Job, pod *corev1.Pod) (int, bool) {
 	i, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
 	return i, err == nil && i >= 0 && indexed(job) && i < int(*job.Spec.Completions)

@@ -12,13 +12,16 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// indexVariable tells containers their index, except those that have a variable of that name of their own.
+// indexVariable is the variable that gives containers their completion index. Containers that set the variable
+// themselves keep their own value.
 const indexVariable = "JOB_COMPLETION_INDEX"
 
-// longestBase is how long the part of a pod's name before the random one may be: the name is a host's.
+// longestBase is the maximum length in bytes of a pod name before its random suffix: the name must be a valid host
+// name.
 const longestBase = 63 - 5
 
-// newPod returns a pod for an index of the job, -1 for none; it may stand in for one that failed.
+// newPod returns a pod for the job. i is its completion index, or -1 if the job is not indexed. failed is the pod that
+// it replaces, or nil.
 func newPod(job *batchv1.Job, i int, failed *corev1.Pod) *corev1.Pod {
 	pod := loop.PodFromTemplate(&job.Spec.Template, job, kind)
 	pod.Finalizers = append(pod.Finalizers, batchv1.JobTrackingFinalizer)

@@ -40,13 +40,13 @@ func TestAPodOfAnIndexKnowsItsIndex(t *testing.T) {
 	if own := pod.Spec.Containers[1].Env; len(own) != 1 || own[0].Value != "mine" {
 		t.Errorf("a variable of the template's own becomes %+v", own)
 	}
-	w.job.Name = strings.Repeat("long", 15) // 60 characters
+	w.job.Name = strings.Repeat("long", 15) // 60 bytes
 	if pod := newPod(w.job, 12, nil); len(pod.GenerateName) != 58 || !strings.HasSuffix(pod.GenerateName, "-12-") {
 		t.Errorf("of a long name it is %q, %d characters", pod.GenerateName, len(pod.GenerateName))
 	}
 }
 
-// How long it takes to replace a pod counts from its end, which not every pod tells by its containers.
+// The delay before a pod is replaced counts from its end, which its containers do not always show.
 func TestWhenAPodEnded(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
 	after := func(s int) metav1.Time { return metav1.NewTime(made.Add(time.Duration(s) * time.Second)) }
@@ -88,7 +88,7 @@ func TestAnEvictedPodIsReplacedAfterTheBackOff(t *testing.T) {
 	w := newWorld(false, func(s *batchv1.JobSpec) { s.Completions, s.Parallelism = ptr.To[int32](1), ptr.To[int32](1) })
 	w.step = time.Second
 	w.sync()
-	w.pods[0].CreationTimestamp = metav1.NewTime(w.now.Add(-time.Hour)) // it ran for long
+	w.pods[0].CreationTimestamp = metav1.NewTime(w.now.Add(-time.Hour)) // it ran for a long time
 	w.pods[0].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Conditions: []corev1.PodCondition{
 		{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(w.now)}}}
 	begun := w.now

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// verdict says what a job's podFailurePolicy makes of a failed pod: the action of the first rule that matches, and why.
-// Without such a rule a failure counts.
+// verdict returns the action of the first podFailurePolicy rule that matches a failed pod, and the reason. Without a
+// matching rule the failure counts.
 func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction, string) {
 	policy := job.Spec.PodFailurePolicy
 	if policy == nil || pod.Status.Phase != corev1.PodFailed {
@@ -51,7 +51,7 @@ func verdict(job *batchv1.Job, pod *corev1.Pod) (batchv1.PodFailurePolicyAction,
 	return batchv1.PodFailurePolicyActionCount, ""
 }
 
-// exited finds a container that failed with an exit code that a rule means.
+// exited returns the first container that failed with an exit code that the rule matches.
 func exited(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequirement) (name string, code int32, ok bool) {
 	for _, c := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
 		end := c.State.Terminated
@@ -65,7 +65,7 @@ func exited(pod *corev1.Pod, rule *batchv1.PodFailurePolicyOnExitCodesRequiremen
 	return "", 0, false
 }
 
-// succeededBy returns the first rule of a job's successPolicy that the indexes satisfy, in words.
+// succeededBy returns a message about the first rule of the job's successPolicy that the completed indexes satisfy.
 func succeededBy(job *batchv1.Job, done intervals) (string, bool) {
 	if job.Spec.SuccessPolicy == nil || !indexed(job) {
 		return "", false
@@ -86,7 +86,8 @@ func succeededBy(job *batchv1.Job, done intervals) (string, bool) {
 	return "", false
 }
 
-// onlyFailedAreReplaced says whether a pod that is being stopped keeps its place until it has stopped.
+// onlyFailedAreReplaced reports whether pods are replaced only after they have ended. A pod that is being deleted then
+// still occupies its place.
 func onlyFailedAreReplaced(job *batchv1.Job) bool {
 	return job.Spec.PodReplacementPolicy != nil && *job.Spec.PodReplacementPolicy == batchv1.Failed
 }

@@ -28,7 +28,7 @@ func newWorld(indexed bool, change func(*batchv1.JobSpec)) *world {
 	return w
 }
 
-// end ends the running pods of an index (or any, for -1) with an exit code.
+// end ends the running pods of an index (-1 for all) with an exit code.
 func (w *world) end(i int, code int32) {
 	for _, pod := range w.pods {
 		if n, ok := index(w.job, pod); pod.Status.Phase != corev1.PodRunning || i >= 0 && (!ok || n != i) {
@@ -51,7 +51,7 @@ func (w *world) settle() {
 	}
 }
 
-// says is the job's true conditions with their reasons.
+// says returns the job's true conditions with their reasons.
 func (w *world) says() string {
 	var out []string
 	for _, c := range w.job.Status.Conditions {
@@ -82,7 +82,8 @@ func onExit(
 	}
 }
 
-func TestHowJobsEnd(t *testing.T) { // S19
+// Proves S19.
+func TestHowJobsEnd(t *testing.T) {
 	const in, notIn = batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn
 	rules := func(rules ...batchv1.PodFailurePolicyRule) func(*batchv1.JobSpec) {
 		return func(s *batchv1.JobSpec) {
@@ -297,7 +298,7 @@ func TestAPodThatIsBeingStoppedKeepsItsPlaceWhereOnlyFailedAreReplaced(t *testin
 	}
 }
 
-// Whoever wants a pod not to be run again would have it run beside the one that ends.
+// With the policy Failed, a new pod must not run beside a pod that is being deleted.
 func TestAPodThatIsBeingDeletedHasFailedWhereItIsReplacedAtOnce(t *testing.T) {
 	for policy, want := range map[batchv1.PodReplacementPolicy]string{batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
 		w := newWorld(false, func(s *batchv1.JobSpec) {

@@ -18,11 +18,11 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// behind is a server, and a controller whose caches are behind it.
+// behind is a server, with a controller whose caches lag behind it.
 type behind struct {
 	job    *batchv1.Job
 	pods   map[string]*corev1.Pod
-	events []event // not yet seen
+	events []event // not delivered yet
 
 	seenJob  *batchv1.Job
 	seenPods map[string]*corev1.Pod
@@ -37,7 +37,7 @@ type behind struct {
 
 type event struct {
 	name string
-	pod  *corev1.Pod // nil: gone
+	pod  *corev1.Pod // nil means deleted
 	job  *batchv1.Job
 }
 
@@ -58,7 +58,7 @@ func (b *behind) changed(name string) {
 	b.most = max(b.most, active)
 }
 
-// see brings one event to the controller; the events of one object keep their order.
+// see delivers one event. Events about the same object stay in order.
 func (b *behind) see(i int) {
 	e := b.events[i]
 	first := slices.IndexFunc(b.events, func(o event) bool { return o.name == e.name })
@@ -84,7 +84,7 @@ func (b *behind) see(i int) {
 	}
 }
 
-// restart is another process that leads: it knows what is there, and expects nothing.
+// restart simulates a new leader, whose caches are current and which has no expectations.
 func (b *behind) restart() {
 	b.events, b.seenJob, b.seenPods = nil, b.job.DeepCopy(), map[string]*corev1.Pod{}
 	for name, pod := range b.pods {
@@ -93,7 +93,7 @@ func (b *behind) restart() {
 	b.wrote = &written{}
 	b.expect = &loop.Expectations{
 		Now: func() time.Time { return time.Unix(0, 0) },
-	} // nothing lapses: events are late, not lost
+	} // expectations never expire: events are late, not lost
 }
 
 func (b *behind) sync(t *rapid.T) {
@@ -169,7 +169,8 @@ func (b *behind) sync(t *rapid.T) {
 	}
 }
 
-func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) { // S19
+// Proves S19.
+func TestCachesThatAreBehindMakeNoSurgeAndCountNothingTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		completions, parallelism := rapid.Int32Range(1, 5).
 			Draw(t, "completions"),

@@ -19,14 +19,14 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// What the controller itself stops has not failed: it must not count against the backoffLimit when it ends. Only the
-// pods of a job that fails are counted.
+// A pod that the controller itself stops has not failed, and must not count against the backoffLimit. Only the pods of
+// a failing job are counted.
 func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 	labels := map[string]string{"job": "j"}
 	for name, c := range map[string]struct {
 		change  func(*batchv1.Job)
 		stopped int
-		tracked bool // when they are deleted
+		tracked bool // at their deletion
 	}{
 		"too many":  {change: func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To[int32](1) }, stopped: 2},
 		"suspended": {change: func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(true) }, stopped: 3},
@@ -63,7 +63,7 @@ func TestPodsThatAreNotWantedAnyMoreAreNotCounted(t *testing.T) {
 				)
 			}
 			client := fake.NewClientset(objects...)
-			var stopped []bool // whether each was tracked when it was deleted
+			var stopped []bool // whether each was tracked at its deletion
 			client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				pod, err := client.Tracker().
 					Get(a.GetResource(), a.GetNamespace(), a.(clienttesting.DeleteAction).GetName())
@@ -116,8 +116,8 @@ func TestAJobTellsOfMorePodsThanItAskedFor(t *testing.T) {
 	}
 }
 
-// A pod that the watch shows while the pods are being looked at is neither missed nor made twice: that it was expected
-// is asked before.
+// A pod that the watch delivers during a sync is neither missed nor created twice, because expectations are checked
+// first.
 func TestAPodThatIsShownMeanwhileIsNotMadeTwice(t *testing.T) {
 	labels := map[string]string{"job": "j"}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "j", UID: "u"}, Spec: batchv1.JobSpec{
@@ -125,14 +125,14 @@ func TestAPodThatIsShownMeanwhileIsNotMadeTwice(t *testing.T) {
 			1,
 		), Parallelism: ptr.To[int32](1), BackoffLimit: ptr.To[int32](0),
 		Selector: &metav1.LabelSelector{MatchLabels: labels}}}
-	// To see whether it may have this one, the controller asks the API for the job, which takes a while.
+	// Before the controller adopts this pod, it reads the job from the API, which takes a while.
 	orphan := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "orphan", UID: "o", Labels: labels}}
 	client := fake.NewClientset(job, orphan)
 	factory := informers.New(client)
 	j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(100),
 		Log: slog.New(slog.DiscardHandler)}).(*controller)
 	client.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-		j.expect.Created("n/j") // the watch shows the pod that was made before
+		j.expect.Created("n/j") // the watch delivers the pod that was created before
 		another := job.DeepCopy()
 		another.UID = "another"
 		return true, another, nil

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// written knows the versions of the statuses that this process wrote. Pods that were counted lose their finalizer after
-// that, and a cache that shows the pods without the status would have them made again.
+// written records the resource versions of the statuses that this process wrote. Counted pods lose their finalizer
+// after that write. If the cache showed those pods without the new status, they would be created again.
 type written struct {
 	mu       sync.Mutex
 	versions map[string]string // by the job's key
@@ -28,7 +28,7 @@ func (w *written) forget(key string) {
 	delete(w.versions, key)
 }
 
-// behind says whether a version of the job is from before what was written.
+// behind reports whether a version of the job is older than the status that this process wrote last.
 func (w *written) behind(key, version string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

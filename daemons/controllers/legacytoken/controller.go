@@ -1,6 +1,6 @@
-// Package legacytoken ends service accounts' tokens that were put into Secrets for them and that nobody has used for
-// long: first they are marked invalid, which can be undone, and after as long again deleted. Their uses are recorded by
-// the API server.
+// Package legacytoken removes service account tokens in Secrets that were generated for the account and have not been
+// used for a long time. It first marks them invalid, which can be undone, and deletes them after the same time again.
+// The API server records their use.
 package legacytoken
 
 import (
@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// of kube-system, with the day from which uses are recorded
+	// tracking is the ConfigMap in kube-system with the day since which the use of tokens is recorded.
 	tracking = "kube-apiserver-legacy-service-account-token-tracking"
 	every    = 24 * time.Hour
 )
@@ -67,7 +67,7 @@ func (l *controller) sync(ctx context.Context, key string) error {
 	l.AddAfter(key, every)
 	now, period := l.Now().UTC(), l.Config.LegacyServiceAccountTokenCleanUpPeriod
 	if err != nil || !tracked(since.Data["since"], period, now) {
-		return nil // that no use is recorded says nothing yet
+		return nil // use has not been recorded long enough
 	}
 	secrets, err := l.secrets.List(labels.Everything())
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *controller) sync(ctx context.Context, key string) error {
 	return errors.Join(failures...)
 }
 
-// end carries out what was decided about a Secret, unless somebody put it there by hand or mounts it.
+// end carries out the action for a Secret, unless the Secret was created by hand or a pod mounts it.
 func (l *controller) end(ctx context.Context, s *corev1.Secret, do action, now time.Time) error {
 	if do == keep {
 		return nil

@@ -11,7 +11,7 @@ const (
 	invalidSince = "kubernetes.io/legacy-token-invalid-since"
 )
 
-// action is what is to be done about one Secret.
+// action is what to do with a Secret.
 type action int
 
 const (
@@ -20,14 +20,15 @@ const (
 	remove
 )
 
-// decide says what is to be done about a Secret that its account lists and no pod mounts, when its token's use has been
-// recorded for at least period. A date that cannot be read keeps a Secret, or has it marked again.
+// decide returns the action for a Secret that its account lists and that no pod mounts. The use of its token must have
+// been recorded for at least period. If the date of its last use is invalid, the Secret is retained. If the date of its
+// invalidation is invalid, it is marked again.
 func decide(s *corev1.Secret, period time.Duration, now time.Time) action {
 	before := now.Add(-period)
 	if s.DeletionTimestamp != nil || !s.CreationTimestamp.Time.Before(before) {
 		return keep
 	}
-	day := before.Format(time.DateOnly) // dates compare as their texts
+	day := before.Format(time.DateOnly) // these dates can be compared as strings
 	if used, ok := s.Labels[lastUsed]; ok {
 		if _, err := time.Parse(time.DateOnly, used); err != nil || used >= day {
 			return keep
@@ -43,13 +44,13 @@ func decide(s *corev1.Secret, period time.Duration, now time.Time) action {
 	return remove
 }
 
-// tracked says whether uses have been recorded for a whole period, since the day after the one that is given.
+// tracked reports whether use has been recorded for a whole period, counted from the day after since.
 func tracked(since string, period time.Duration, now time.Time) bool {
 	day, err := time.Parse(time.DateOnly, since)
 	return err == nil && !now.Before(day.AddDate(0, 0, 1).Add(period))
 }
 
-// mounts returns the Secrets that a pod has in its volumes.
+// mounts returns the Secrets that a pod has as volumes.
 func mounts(pod *corev1.Pod) []string {
 	var out []string
 	for _, v := range pod.Spec.Volumes {

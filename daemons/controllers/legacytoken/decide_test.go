@@ -13,7 +13,8 @@ const year = 365 * 24 * time.Hour
 
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-func TestATokenThatNobodyUsesIsMarkedAndThenDeleted(t *testing.T) { // S12
+// Proves S12.
+func TestATokenThatNobodyUsesIsMarkedAndThenDeleted(t *testing.T) {
 	for name, c := range map[string]struct {
 		created, used, invalid string
 		want                   action
@@ -47,7 +48,8 @@ func TestATokenThatNobodyUsesIsMarkedAndThenDeleted(t *testing.T) { // S12
 	}
 }
 
-func TestNothingIsUnusedBeforeUsesWereRecordedForAWholePeriod(t *testing.T) { // S12
+// Proves S12.
+func TestNothingIsUnusedBeforeUsesWereRecordedForAWholePeriod(t *testing.T) {
 	for since, want := range map[string]bool{"": false, "long ago": false, "2026-06-30": false, "2025-07-01": false,
 		"2025-06-30": true, "2020-01-01": true} {
 		if got := tracked(since, year, now); got != want {
@@ -56,7 +58,8 @@ func TestNothingIsUnusedBeforeUsesWereRecordedForAWholePeriod(t *testing.T) { //
 	}
 }
 
-func TestWhatAPodMounts(t *testing.T) { // S12
+// Proves S12.
+func TestWhatAPodMounts(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 		{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "a"}}},
 		{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{

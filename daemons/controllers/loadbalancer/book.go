@@ -14,27 +14,27 @@ import (
 	"clusterctl/daemons/api/loadbalancer"
 )
 
-// book says which Services have which addresses: those of their statuses, and those that this process has written into
-// them and not yet seen.
+// book records which Services have which addresses: the addresses in their statuses, and those that this process wrote
+// but has not observed yet.
 type book struct {
 	mu      sync.Mutex
 	holders map[string]*holder                // by namespace/name
-	has     map[netip.Addr]map[string]*holder // by address, then as holders
+	has     map[netip.Addr]map[string]*holder // by address, then by the holder's key
 }
 
 // holder is a Service that has addresses.
 type holder struct {
 	key     string
 	uid     types.UID
-	since   time.Time // of the Service
-	space   string    // its namespace
-	share   string    // what Services that share an address have in common; empty for one that shares none
-	local   bool      // what comes stays on the machine that it comes to
+	since   time.Time // the Service's creation
+	space   string    // the Service's namespace
+	share   string    // key that Services sharing an address have in common; empty means that it does not share
+	local   bool      // traffic stays on the machine that receives it (externalTrafficPolicy Local)
 	ports   []corev1.ServicePort
 	selects map[string]string
-	seen    []netip.Addr // in its status
-	written []netip.Addr // nil when what was written has been seen
-	maybe   []netip.Addr // written before that, which may be in the status that is seen next
+	seen    []netip.Addr // addresses in its status
+	written []netip.Addr // addresses that this process wrote; nil once they have been observed
+	maybe   []netip.Addr // addresses written before those, which the next observed status may still have
 }
 
 func newBook() *book {
@@ -55,8 +55,8 @@ func holderOf(s *corev1.Service) *holder {
 	}
 }
 
-// see takes in what a Service is, nil for one that has gone. It returns who shares an address with it, before or now,
-// and whether an address has become free.
+// see records the present state of a Service. is is nil for a deleted one. It returns the keys of the Services that
+// share an address with it, before or now. freed reports whether an address has become free.
 func (b *book) see(was, is *corev1.Service) (others []string, freed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +97,8 @@ func (b *book) see(was, is *corev1.Service) (others []string, freed bool) {
 	return slices.Collect(maps.Keys(found)), freed
 }
 
-// write notes what is being written into the status of a Service, which has it from now on, whether or not the write
-// succeeds.
+// write records the addresses that are being written to the status of a Service. The Service holds them from now on,
+// even if the write fails.
 func (b *book) write(s *corev1.Service, addresses []netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +112,7 @@ func (b *book) write(s *corev1.Service, addresses []netip.Addr) {
 	b.put(h.key, h)
 }
 
-// put replaces a holder. One without addresses is none.
+// put replaces the holder of a key. A holder without addresses is removed.
 func (b *book) put(key string, h *holder) {
 	if old := b.holders[key]; old != nil {
 		for _, a := range old.all() {
@@ -134,7 +134,7 @@ func (b *book) put(key string, h *holder) {
 	}
 }
 
-// all are the addresses that nobody else may get.
+// all returns the addresses that no other Service may get.
 func (h *holder) all() []netip.Addr {
 	all := slices.Clone(h.seen)
 	for _, a := range slices.Concat(h.written, h.maybe) {
@@ -145,7 +145,7 @@ func (h *holder) all() []netip.Addr {
 	return all
 }
 
-// given are the addresses that a Service has, those written last before those seen.
+// given returns the addresses of a Service: those that this process wrote last, or else those of its status.
 func (b *book) given(s *corev1.Service) []netip.Addr {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,16 +155,16 @@ func (b *book) given(s *corev1.Service) []netip.Addr {
 	return loadbalancer.Addresses(s)
 }
 
-// any reports whether some Service has an address.
+// any reports whether any Service has an address.
 func (b *book) any() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.holders) > 0
 }
 
-// inTheWay returns a Service because of which another may not have an address, "" for none. A Service that has the
-// address already gives way only to an older one, so that of two exactly one does. across says whether namespaces may
-// share the address; those that share it already go on.
+// inTheWay returns the key of a Service that prevents s from having an address, or "". A Service that already has the
+// address gives way only to an older one, so that exactly one of two gets it. across reports whether Services of
+// different namespaces may share the address. Those that already share it may continue.
 func (b *book) inTheWay(s *corev1.Service, a netip.Addr, hasIt, across bool) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,8 +177,8 @@ func (b *book) inTheWay(s *corev1.Service, a netip.Addr, hasIt, across bool) str
 	return ""
 }
 
-// shared are the addresses that a Service may share with others that have them, sorted. across says of which namespaces
-// may share it.
+// shared returns the sorted addresses that a Service may share with their present holders. across reports for an
+// address whether Services of different namespaces may share it.
 func (b *book) shared(s *corev1.Service, across func(netip.Addr) bool) (all []netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +202,7 @@ func (b *book) shared(s *corev1.Service, across func(netip.Addr) bool) (all []ne
 	return all
 }
 
-// free returns the first address of a range that nobody has.
+// free returns the first address of a range that no Service holds.
 func (b *book) free(first, last netip.Addr) (netip.Addr, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,8 +214,7 @@ func (b *book) free(first, last netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// locals counts the addresses of other Services whose traffic stays on the machine that it comes to, but for those in a
-// list.
+// locals returns how many addresses of other Services have externalTrafficPolicy Local, not counting those in but.
 func (b *book) locals(s *corev1.Service, but []netip.Addr) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -235,8 +234,9 @@ func older(a, b *holder) bool {
 	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) < 0
 }
 
-// mayShare reports whether two Services may have one address: they say so, no port is of both, and what comes to the
-// address can go where both want it to. Unless across, they are of one namespace: a key is no secret.
+// mayShare reports whether two Services may share an address. Both must have the same sharing key and no port in
+// common. If one has externalTrafficPolicy Local, both must select the same pods. Unless across, both must be in the
+// same namespace, because sharing keys are not secret.
 func mayShare(a, b *holder, across bool) bool {
 	if a.share == "" || a.share != b.share || !across && a.space != b.space {
 		return false

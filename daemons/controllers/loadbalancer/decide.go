@@ -13,20 +13,20 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// decision is what a Service is to have.
+// decision holds the addresses that a Service should have.
 type decision struct {
-	addresses []netip.Addr // at most one of each family, in the order of the Service's families
-	withdrawn []netip.Addr // that no pool has any more
-	problem   string       // why it does not get what it asks for; what it has it keeps
-	waits     bool         // there is something that it would get, were it free
+	addresses []netip.Addr // at most one per family, in the order of the Service's families
+	withdrawn []netip.Addr // addresses that are in no pool any more
+	problem   string       // why it does not get what it asks for; it retains the addresses that it has
+	waits     bool         // it waits for an address to become free
 }
 
-// decide works out which addresses a Service is to have. What it has it keeps, if a pool has it and the Service does
-// not ask for another. pools are sorted by name.
+// decide computes the addresses of a Service. The Service retains an address that is in a pool, unless it asks for
+// another. pools are sorted by name.
 func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 	asked, problem := requested(s)
 	d.problem = problem
-	has := map[bool]netip.Addr{} // by whether it is of IPv4
+	has := map[bool]netip.Addr{} // the key is whether the address is IPv4
 	for _, a := range b.given(s) {
 		switch {
 		case poolOf(pools, a) == nil:
@@ -41,7 +41,7 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 		policy = *s.Spec.IPFamilyPolicy
 	}
 	var keeps, gets []netip.Addr
-	missing := "" // what does without
+	missing := "" // why an optional family has no address
 	for _, f := range s.Spec.IPFamilies {
 		is4 := f != corev1.IPv6Protocol
 		have, had := has[is4]
@@ -76,12 +76,12 @@ func decide(s *corev1.Service, pools []config.Pool, b *book) (d decision) {
 		), keeps, true
 	}
 	if problem != "" || d.problem != "" && policy == corev1.IPFamilyPolicyRequireDualStack {
-		d.addresses = keeps // both families or none, but for what it has
+		d.addresses = keeps // either both families or no new address; existing ones stay
 	}
 	return d
 }
 
-// requested are the addresses that a Service names, by whether they are of IPv4.
+// requested returns the addresses that a Service asks for. The key is whether the address is IPv4.
 func requested(s *corev1.Service) (asked map[bool]netip.Addr, problem string) {
 	asked = map[bool]netip.Addr{}
 	for _, from := range []struct{ name, text string }{
@@ -127,14 +127,14 @@ func acrossNamespaces(pool *config.Pool) bool {
 	return pool != nil && pool.ShareBetweenNamespaces != nil && *pool.ShareBetweenNamespaces
 }
 
-// choice is among pools, for one Service.
+// choice selects an address from pools for one Service.
 type choice struct {
 	s     *corev1.Service
 	pools []config.Pool
 	book  *book
 }
 
-// one is the address of a family, or why there is none. asked and has may be nothing.
+// one returns the address of a family, or a message why there is none. asked and has may be invalid, which means none.
 func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem string) {
 	name := c.s.Annotations[loadbalancer.PoolAnnotation]
 	if name != "" && !slices.ContainsFunc(c.pools, func(p config.Pool) bool { return p.Name == name }) {
@@ -184,7 +184,7 @@ func (c choice) one(is4 bool, asked, has netip.Addr) (a netip.Addr, problem stri
 	return a, fmt.Sprintf("all %s addresses of %s are in use", family, strings.Join(names, ", "))
 }
 
-// refused says why a Service does not get an address that it names, "" when it does.
+// refused returns why a Service cannot have an address that it asks for, or "" if it can.
 func (c choice) refused(a netip.Addr, hasIt bool, name string) string {
 	p := poolOf(c.pools, a)
 	switch {

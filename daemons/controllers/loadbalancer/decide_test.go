@@ -18,7 +18,7 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// service is a Service of IPv4 with port 80, made so many seconds after others, with what its words say.
+// service returns an IPv4 Service with port 80, created age seconds before the others.
 func service(name string, age int, change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -231,8 +231,8 @@ func TestWhichAddressesAServiceGets(t *testing.T) {
 	}
 }
 
-// Whatever becomes of Services and pools, whoever writes and whose writes are lost: once all has been seen, nobody has
-// an address that another has, unless they may share it, and who is left without one could not have one.
+// Services and pools may change in any way, and writes may be lost. Once everything has been observed, no two Services
+// have the same address unless they may share it. A Service without an address could not get one.
 func TestNoAddressIsOfTwo(t *testing.T) {
 	texts := []map[string]string{
 		{"a": `{"addresses":["10.0.0.1-10.0.0.3"]}`},

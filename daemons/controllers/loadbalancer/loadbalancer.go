@@ -1,6 +1,6 @@
-// Package loadbalancer gives Services of type LoadBalancer addresses of the pools that the cluster's configuration
-// declares, as upstream's service controller does with a cloud's load balancers. What the statuses of Services say is
-// the truth about who has what. Who announces the addresses on the network is the machines' business.
+// Package loadbalancer assigns addresses to Services of type LoadBalancer, from the pools in the cluster's
+// configuration. It corresponds to upstream's service controller with a cloud provider. The statuses of Services are
+// the only record of assigned addresses. The machines announce the addresses on the network.
 package loadbalancer
 
 import (
@@ -32,26 +32,27 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// poolsKey is the queue's key of the pools. Services have keys with a slash.
+// poolsKey is the queue's key for the pools. Keys of Services contain a slash.
 const poolsKey = "pools"
 
 type controller struct {
 	loop.Context
 	loop.Loop
-	own      *informers.Factory // of the ConfigMap of the pools alone
+	own      *informers.Factory // watches only the pools' ConfigMap
 	maps     corelisters.ConfigMapLister
 	services corelisters.ServiceLister
 	book     *book
 
-	// What follows is for the one worker alone.
-	checked bool          // the book has what the store has
+	// The following fields belong to the single worker.
+	checked bool          // the book contains the state of the store
 	known   bool          // the pools have been read
 	pools   []config.Pool // sorted by name
-	// why the pools cannot be read now, empty when they can; those from before are used, or none while none is known
+	// unread is why the pools cannot be read now, or empty. The previous pools stay in use, or no pools if none were
+	// read.
 	unread string
 
 	mu      sync.Mutex
-	waiting map[string]bool // Services that do not get what they ask for, until an address is free or the pools change
+	waiting map[string]bool // Services to sync again when an address becomes free or the pools change
 }
 
 // New returns the controller of Services of type LoadBalancer.
@@ -69,7 +70,7 @@ func New(c loop.Context) loop.Controller {
 		book:     newBook(),
 		waiting:  map[string]bool{},
 	}
-	// One worker: an address is given to one Service after the other.
+	// A single worker, so that addresses are assigned to one Service at a time.
 	n.Loop = loop.Loop{
 		Name:    "loadbalancer",
 		Counted: "service",
@@ -92,14 +93,14 @@ func New(c loop.Context) loop.Controller {
 func (n *controller) Run(ctx context.Context) error {
 	n.own.StartWithContext(ctx)
 	defer n.own.Shutdown()
-	n.Queue().Add(poolsKey) // also when there are none
+	n.Queue().Add(poolsKey) // also if there are no pools
 	return n.Loop.Run(ctx)
 }
 
-// changed queues the Services that a change of one Service concerns.
+// changed queues the Services that a change of one Service affects.
 func (n *controller) changed(was, is *corev1.Service) {
 	others, freed := n.book.see(was, is)
-	// Who is local no more leaves its lease to another.
+	// A Service that is no longer Local leaves room for another within MaxLocal.
 	if freed || was != nil && is != nil && was.Spec.ExternalTrafficPolicy != is.Spec.ExternalTrafficPolicy {
 		n.wake()
 	}
@@ -113,7 +114,7 @@ func (n *controller) changed(was, is *corev1.Service) {
 
 func concerned(s *corev1.Service) bool { return loadbalancer.Wants(s) || loadbalancer.Known(s) }
 
-// wake has those try again who did not get what they asked for.
+// wake queues the Services that did not get what they asked for.
 func (n *controller) wake() {
 	n.mu.Lock()
 	keys := slices.Collect(maps.Keys(n.waiting))
@@ -157,10 +158,10 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		err = n.without(ctx, s) // all Services are queued once the pools have been read
 	case s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) &&
 		(len(n.pools) == 0 || len(s.Status.LoadBalancer.Ingress) > 0):
-		return nil // some other controller's
+		return nil // another controller's
 	case s.Spec.LoadBalancerClass == nil && len(n.pools) == 0:
 		n.withdrawn(s, loadbalancer.Addresses(s))
-		err = n.cleanUp(ctx, s) // and may be some other controller's
+		err = n.cleanUp(ctx, s) // and another controller may take it over
 	default:
 		err = n.ensure(ctx, s)
 	}
@@ -168,20 +169,20 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		n.Events.Eventf(s, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer: %v", err)
 	}
 	if apierrors.IsNotFound(err) {
-		return nil // it went with its finalizer
+		return nil // it was deleted with the finalizer
 	}
 	return err
 }
 
-// readPools takes in the pools. Those that were read before hold until a ConfigMap says that there are others or none:
-// one that is missing, empty or cannot be read decides nothing.
+// readPools reads the pools. The previous pools stay in use until a valid ConfigMap replaces them. A ConfigMap that is
+// missing, empty or invalid changes nothing.
 func (n *controller) readPools(ctx context.Context) error {
 	if err := n.check(ctx); err != nil {
 		return err
 	}
 	m, err := n.maps.ConfigMaps(metav1.NamespaceSystem).Get(config.PoolsName)
 	if apierrors.IsNotFound(err) {
-		// A cache that is behind does not show what there is. The server does.
+		// The cache may be behind, so ask the API server.
 		m, err = n.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, config.PoolsName, metav1.GetOptions{})
 	}
 	if apierrors.IsNotFound(err) {
@@ -199,7 +200,7 @@ func (n *controller) readPools(ctx context.Context) error {
 	}
 	n.unread = ""
 	if n.known &&
-		reflect.DeepEqual(n.pools, pools) { // addresses have parts that the comparison of API objects refuses to see
+		reflect.DeepEqual(n.pools, pools) { // not apiequality: it panics on the unexported fields of addresses
 		return nil
 	}
 	n.known, n.pools = true, pools
@@ -209,7 +210,7 @@ func (n *controller) readPools(ctx context.Context) error {
 	return n.addAll()
 }
 
-// addAll queues all Services that are the controller's business.
+// addAll queues all Services that this controller manages.
 func (n *controller) addAll() error {
 	all, err := n.services.List(labels.Everything())
 	if err != nil {
@@ -223,8 +224,8 @@ func (n *controller) addAll() error {
 	return nil
 }
 
-// cannotRead says once that nothing follows from the ConfigMap of the pools, and why. It is no news where no Service
-// has an address and no pool was ever known: there, nobody misses it.
+// cannotRead reports once why the pools' ConfigMap cannot be used. It stays silent if the ConfigMap is missing, no
+// Service has an address and no pools were ever read: such a cluster uses no pools.
 func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
 	if n.unread == why {
 		return nil
@@ -259,8 +260,7 @@ func (n *controller) cannotRead(m *corev1.ConfigMap, reason, why string) error {
 	return n.addAll()
 }
 
-// without tells a Service that asks for an address why there is none, while no pool is known. One that has addresses
-// keeps them.
+// without reports to a Service why it gets no address while no pools are known. A Service with addresses retains them.
 func (n *controller) without(ctx context.Context, s *corev1.Service) error {
 	if n.unread == "" || s.Spec.LoadBalancerClass == nil && !loadbalancer.Known(s) || len(n.book.given(s)) > 0 {
 		return nil
@@ -279,8 +279,8 @@ func (n *controller) without(ctx context.Context, s *corev1.Service) error {
 	)
 }
 
-// check has the book know, before the first address is given, what a leader before this one has given and no cache
-// shows yet.
+// check fills the book, before the first address is assigned, with addresses that a previous leader assigned and the
+// cache does not show yet.
 func (n *controller) check(ctx context.Context) error {
 	if n.checked {
 		return nil
@@ -296,7 +296,7 @@ func (n *controller) check(ctx context.Context) error {
 		cached, err := n.services.Services(s.Namespace).Get(s.Name)
 		if err != nil || cached.UID != s.UID {
 			cached = s.DeepCopy()
-			cached.Status = corev1.ServiceStatus{} // its event comes
+			cached.Status = corev1.ServiceStatus{} // the event of its status will come
 		}
 		n.book.write(cached, loadbalancer.Addresses(s))
 	}
@@ -304,7 +304,7 @@ func (n *controller) check(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp takes the addresses of a Service back that is not to have any.
+// cleanUp removes the addresses of a Service that should have none.
 func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
 	n.Events.Event(s, corev1.EventTypeNormal, "DeletingLoadBalancer", "Deleting load balancer")
 	status := s.Status.DeepCopy()
@@ -322,12 +322,12 @@ func (n *controller) cleanUp(ctx context.Context, s *corev1.Service) error {
 	return nil
 }
 
-// ensure gives a Service the addresses that it is to have.
+// ensure assigns a Service its addresses.
 func (n *controller) ensure(ctx context.Context, s *corev1.Service) error {
 	return n.write(ctx, s, decide(s, n.pools, n.book))
 }
 
-// write has a Service say what was decided for it.
+// write writes a decision to the status and events of a Service.
 func (n *controller) write(ctx context.Context, s *corev1.Service, d decision) error {
 	status, finalizers := s.Status.DeepCopy(), s.Finalizers
 	if !slices.Contains(finalizers, loadbalancer.Finalizer) {
@@ -375,7 +375,7 @@ func (n *controller) withdrawn(s *corev1.Service, addresses []netip.Addr) {
 	}
 }
 
-// ingress is what a Service's status says of its addresses.
+// ingress returns the load balancer ingress for a Service's status.
 func (n *controller) ingress(s *corev1.Service, addresses []netip.Addr) (list []corev1.LoadBalancerIngress) {
 	var ports []corev1.PortStatus
 	for _, p := range s.Spec.Ports {
@@ -409,7 +409,7 @@ func (n *controller) condition(s *corev1.Service, d decision) metav1.Condition {
 	return c
 }
 
-// patch writes status and finalizers, if nobody has written the Service since.
+// patch writes a Service's status and finalizers, unless the Service has changed since it was read.
 func (n *controller) patch(
 	ctx context.Context,
 	s *corev1.Service,

@@ -27,7 +27,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// cluster is one in which the controller runs.
+// cluster is a fake cluster in which the controller runs.
 type cluster struct {
 	*testing.T
 	*fake.Clientset
@@ -41,7 +41,7 @@ func start(t *testing.T, objects ...runtime.Object) *cluster {
 	return c
 }
 
-// newCluster has versions of its objects as a server has them.
+// newCluster returns a cluster whose objects have resource versions, as on a server.
 func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 	c := &cluster{t, fake.NewClientset(objects...), record.NewFakeRecorder(1000)}
 	var version atomic.Int64
@@ -80,7 +80,7 @@ func newCluster(t *testing.T, objects ...runtime.Object) *cluster {
 	return c
 }
 
-// run has a leader run until the test ends, and returns what ends it before.
+// run starts a leader that runs until the test ends. It returns a function that stops it earlier.
 func (c *cluster) run() (end func()) {
 	ctx, cancel := context.WithCancel(c.Context())
 	factory := informers.New(c.Clientset)
@@ -120,7 +120,7 @@ func (c *cluster) update(m *corev1.ConfigMap) {
 	}
 }
 
-// noPools is what is written when the last pool is taken out of the configuration.
+// noPools returns the ConfigMap that is written after the last pool was removed from the configuration.
 func noPools(t *testing.T) *corev1.ConfigMap {
 	data, annotations, err := config.EncodePools(nil)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *cluster) get(name string) *corev1.Service {
 	return s
 }
 
-// text is what a Service has come to.
+// text returns the state of a Service as text.
 func text(s *corev1.Service) string {
 	var parts []string
 	for _, a := range loadbalancer.Addresses(s) {
@@ -168,7 +168,7 @@ func text(s *corev1.Service) string {
 	return strings.Join(append(parts, s.Finalizers...), ", ")
 }
 
-// until waits for what a Service comes to.
+// until waits until a Service has a state.
 func (c *cluster) until(name, want string) {
 	c.Helper()
 	got := ""
@@ -180,7 +180,7 @@ func (c *cluster) until(name, want string) {
 	c.Fatalf("service %s is %q, want %q", name, got, want)
 }
 
-// told waits for events in their order.
+// told waits for events in order.
 func (c *cluster) told(want ...string) {
 	c.Helper()
 	for _, w := range want {
@@ -252,7 +252,7 @@ func TestServicesOfOtherControllersAreLeftAlone(t *testing.T) {
 	}
 	c.create(service("p", 0, class(loadbalancer.Class), noted(loadbalancer.AddressesAnnotation, "10.0.0.13")))
 	c.until("p", "10.0.0.13, True Assigned: 10.0.0.13 of pool office"+finalizer)
-	// What another has given is in use, too.
+	// Addresses that another controller assigned are in use, too.
 	c.create(service("q", 0, noted(loadbalancer.AddressesAnnotation, "10.0.0.11")))
 	c.until("q", "False NoAddress: 10.0.0.11 is in use by service shop/has"+finalizer)
 	for i, s := range others {
@@ -299,8 +299,8 @@ func TestAnAddressIsTakenBackOnlyWhenItsPoolIsGone(t *testing.T) {
 	)
 }
 
-// A ConfigMap that somebody deletes or empties takes no address back: not from the leader that knows the pools, and not
-// from one that has never seen them. That there are to be no pools, it has to say.
+// If the ConfigMap is deleted or emptied, no address is removed: neither by the leader that knows the pools, nor by one
+// that never saw them. Only an explicit annotation means that there are no pools.
 func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 	class := func(s *corev1.Service) { s.Spec.LoadBalancerClass = ptr.To(loadbalancer.Class) }
 	two := map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.11"]}`}
@@ -318,9 +318,9 @@ func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The cache has no ConfigMap any more, but the server does not say so.
+	// The cache has no ConfigMap any more, but the server does not confirm that.
 	refuse := true
-	c.Lock() // the controller asks meanwhile
+	c.Lock() // the controller uses the client concurrently
 	c.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if refuse {
 			refuse = false
@@ -359,7 +359,7 @@ func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 		`False NoAddress: the pools of addresses cannot be read: ConfigMap kube-system/load-balancer-pools: it is empty, and has no annotation `+config.NoPoolsAnnotation+`: "true"`+finalizer,
 	)
 	c.until("a", assigned)
-	// Who does not want one any more gives it back all the same, and the pools are used again when they are there.
+	// A Service that needs no address any more still releases it. The pools are used again once they are back.
 	c.change("b", func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeClusterIP })
 	c.until("b", "")
 	c.setPools(two)
@@ -370,7 +370,7 @@ func TestNoAddressIsTakenBackWithoutAWord(t *testing.T) {
 	c.until("c", "False NoAddress: no pool has IPv4 addresses for namespace shop"+finalizer)
 }
 
-// A pool that keeps its name may lie elsewhere, and may be written again as it is.
+// A pool may get other addresses under the same name, and may be rewritten without a change.
 func TestAPoolMovesUnderItsName(t *testing.T) {
 	c := start(t, poolsMap(small), service("a", 0))
 	c.until("a", "10.0.0.10, True Assigned: 10.0.0.10 of pool office"+finalizer)
@@ -381,7 +381,7 @@ func TestAPoolMovesUnderItsName(t *testing.T) {
 	c.until("b", "False NoAddress: all IPv4 addresses of office are in use"+finalizer)
 }
 
-// A new leader gives nobody what the leader before gave, also where its caches do not show that yet.
+// A new leader assigns no address that a previous leader assigned, even if its caches do not show that yet.
 func TestANewLeaderKnowsWhatWasGiven(t *testing.T) {
 	c := newCluster(t, poolsMap(map[string]string{"office": `{"addresses":["10.0.0.10-10.0.0.19"]}`}))
 	end := c.run()
@@ -400,14 +400,14 @@ func TestANewLeaderKnowsWhatWasGiven(t *testing.T) {
 		if i == 2 {
 			s.Status = corev1.ServiceStatus{}
 		}
-		if i != 3 { // not seen yet
+		if i != 3 { // not in the cache yet
 			behind.Items = append(behind.Items, *s)
 		}
 	}
 	c.PrependReactor("list", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		list := behind
 		if a.(clienttesting.ListAction).GetListRestrictions().Fields.String() != "" {
-			return false, nil, nil // not the cache's
+			return false, nil, nil // not the informer's request
 		}
 		behind = nil
 		return list != nil, list, nil

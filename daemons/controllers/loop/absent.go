@@ -6,9 +6,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Absent says whether an error is the API server's word that this object does not exist. Any other 404 says nothing
-// about it: the kind may not be served at present, or somebody on the way has not found something else. To an answer
-// that is no Status the client itself adds what it asked for.
+// Absent reports whether an error is the API server's answer that exactly this object does not exist. Any other 404
+// proves nothing: the kind may not be served at present, or a proxy on the way may have answered. Answers that are not
+// a Status are excluded, because client-go itself fills the requested kind and name into their errors.
 func Absent(err error, resource, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || apierrors.IsUnexpectedServerError(err) || !errors.As(err, &status) {

@@ -19,14 +19,14 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// PodIndex finds the pods of an owner without looking at every pod.
+// PodIndex finds the pods of an owner without scanning every pod.
 type PodIndex struct{ indexer cache.Indexer }
 
 const ownerIndex = "controller"
 
-// PodsByOwner adds the index to the pod informer, which must not have started.
+// PodsByOwner adds the index to the pod informer, which must not be started yet.
 func PodsByOwner(informer cache.SharedIndexInformer) PodIndex {
-	// Adding it again, for another controller, is refused and harmless.
+	// Several controllers add it. Further attempts return an error and are harmless.
 	_ = informer.AddIndexers(cache.Indexers{ownerIndex: func(obj any) ([]string, error) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -40,10 +40,10 @@ func PodsByOwner(informer cache.SharedIndexInformer) PodIndex {
 	return PodIndex{informer.GetIndexer()}
 }
 
-// Of returns the pods whose controller has a UID.
+// Of returns the pods whose controller has this UID.
 func (x PodIndex) Of(uid types.UID) []*corev1.Pod { return x.by(string(uid)) }
 
-// Orphans returns the pods of a namespace that nobody controls.
+// Orphans returns the pods of a namespace that have no controller.
 func (x PodIndex) Orphans(namespace string) []*corev1.Pod { return x.by("orphan/" + namespace) }
 
 // In returns the pods of a namespace.
@@ -63,16 +63,15 @@ func (x PodIndex) find(index, value string) []*corev1.Pod {
 	return pods
 }
 
-// Pods finds pods by who controls them.
+// Pods finds pods by their controller.
 type Pods interface {
 	Of(owner types.UID) []*corev1.Pod
 	Orphans(namespace string) []*corev1.Pod
 }
 
-// ClaimPods returns the pods that belong to owner: its own that match its selector,
-// and matching orphans, which it adopts. Own pods that no longer match are released.
-// Adopted pods get the finalizers that the owner's own have. fresh reads the owner from
-// the server, so that a deleted one adopts nothing.
+// ClaimPods returns the pods that belong to owner: its own that match its selector, and matching orphans, which it
+// adopts. Own pods that no longer match are released. Adopted pods get finalizers. fresh reads the owner from the
+// server, so that a deleted owner adopts nothing.
 func ClaimPods(
 	ctx context.Context,
 	client kubernetes.Interface,
@@ -120,7 +119,7 @@ func ClaimPods(
 	return claimed, nil
 }
 
-// mayAdopt reports whether an owner is still there by what the server says, which caches may not know yet.
+// mayAdopt reports whether the owner still exists on the server. Caches may not show yet that it was deleted.
 func mayAdopt(
 	ctx context.Context,
 	owner metav1.Object,
@@ -153,7 +152,7 @@ func adopt(
 		"uid":             pod.UID,
 	}
 	if len(finalizers) > 0 {
-		metadata["finalizers"] = finalizers // merged with those that are there
+		metadata["finalizers"] = finalizers // merged with the existing ones
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
@@ -163,7 +162,7 @@ func adopt(
 		Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return nil, nil // gone, or another has adopted it
+		return nil, nil // deleted, or adopted by another owner
 	}
 	return adopted, err
 }
@@ -190,8 +189,8 @@ type Owned interface {
 	runtime.Object
 }
 
-// CreatePod makes a pod for owner and tells so in an event. A pod that is to get a generated name gets it here, so that
-// the creation can be repeated when its answer is lost.
+// CreatePod creates a pod for owner and records an event. A pod with a generated name gets it here, so that the
+// creation can be repeated if its answer is lost.
 func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
 	if pod.Name == "" {
 		pod.Name = pod.GenerateName[:min(len(pod.GenerateName), longestBase)] + rand.String(randomLength)
@@ -205,7 +204,7 @@ func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 		if !apierrors.IsAlreadyExists(err) || tries == 1 {
 			return err
 		}
-		// It may have been made by the try whose answer was lost.
+		// An earlier attempt whose answer was lost may have created it.
 		there, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		switch {
 		case getErr == nil && metav1.IsControlledBy(there, owner):
@@ -225,21 +224,21 @@ func CreatePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 	return nil
 }
 
-// Generated names are as the API server makes them: short enough for a host's name.
+// Lengths of generated names, as the API server makes them: short enough for a host name.
 const (
 	randomLength = 5
 	longestBase  = 63 - randomLength
 )
 
-// AsSeen has a deletion refused when the object is no longer what it was decided about.
+// AsSeen returns options that make a deletion fail if the object has changed since o was read.
 func AsSeen(o metav1.Object) metav1.DeleteOptions {
 	uid, version := o.GetUID(), o.GetResourceVersion()
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }
 
-// DeletePod deletes a pod of owner, as long as it is what pod says, and tells so in an
-// event. One that is gone already, or has become another (ready, finished, released), is
-// an error: the caller has to stop expecting it and to look again.
+// DeletePod deletes a pod of owner, unless it has changed since it was read, and records an event. If the pod is gone
+// already or has changed (ready, finished, released), it returns an error. The caller must then stop expecting the
+// deletion and sync again.
 func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) error {
 	err := DeleteSeen(ctx, c, pod)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
@@ -253,7 +252,7 @@ func DeletePod(ctx context.Context, c Context, owner Owned, pod *corev1.Pod) err
 	return nil
 }
 
-// DeleteSeen deletes a pod as long as it is what pod says.
+// DeleteSeen deletes a pod unless it has changed since it was read.
 func DeleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
 	return c.settled(ctx, func() error { return deleteSeen(ctx, c, pod) })
 }
@@ -262,13 +261,13 @@ func deleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
 	pods := c.Client.CoreV1().Pods(pod.Namespace)
 	err := pods.Delete(ctx, pod.Name, AsSeen(pod))
 	if apierrors.IsConflict(err) {
-		// Most changes are of no account here, and a pod that changes all the time must go too.
+		// Most changes do not matter here, and a pod that changes all the time must be deleted too.
 		live, getErr := pods.Get(ctx, pod.Name, metav1.GetOptions{})
 		if getErr != nil {
 			return unseen(getErr)
 		}
 		if live.UID == pod.UID && live.DeletionTimestamp != nil {
-			return nil // it goes already, perhaps by a try whose answer was lost
+			return nil // it is being deleted already, perhaps by an attempt whose answer was lost
 		}
 		if !sameToDelete(pod, live) {
 			return err
@@ -278,7 +277,7 @@ func deleteSeen(ctx context.Context, c Context, pod *corev1.Pod) error {
 	return err
 }
 
-// sameToDelete says whether nothing that a pod may be chosen for deletion by has changed.
+// sameToDelete reports whether everything that pods are chosen for deletion by is unchanged.
 func sameToDelete(was, is *corev1.Pod) bool {
 	readyBefore, _ := Ready(was)
 	readyNow, _ := Ready(is)

@@ -9,14 +9,15 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// queueCounts are the metrics of queues, by upstream's names, each with the queue's name as its label.
+// queueCounts holds the metrics of queues, under upstream's names. Each has the queue's name as its label.
 type queueCounts struct {
 	depth, unfinished, longest *prometheus.GaugeVec
 	adds, retries              *prometheus.CounterVec
 	waited, worked             *prometheus.HistogramVec
 }
 
-// CountQueues registers the metrics of queues. Every queue that is made with the answer is counted by its name.
+// CountQueues registers the metrics of queues and returns their provider. Every queue that is made with the provider is
+// counted by its name.
 func CountQueues(registry prometheus.Registerer) (workqueue.MetricsProvider, error) {
 	label, buckets := []string{"name"}, prometheus.ExponentialBuckets(1e-8, 10, 12) // seconds
 	gauge := func(name, help string) *prometheus.GaugeVec {

@@ -7,10 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Expectations keeps a controller from acting on a cache that has not yet seen the
-// controller's own writes: after creating or deleting dependents of a key, it waits
-// until the watch has shown them. Expectations lapse by themselves, so that a lost
-// event costs time and no more.
+// Expectations prevents a controller from acting on a cache that does not show the controller's own writes yet. After
+// creating or deleting dependents of a key, the controller waits until the watch has shown them. Expectations expire,
+// so a lost event only costs time.
 type Expectations struct {
 	Now func() time.Time
 
@@ -26,7 +25,7 @@ type expected struct {
 
 const expectationsLapse = 5 * time.Minute
 
-// Expect adds to what key waits for: a number of dependents to appear, and some UIDs to go.
+// Expect adds to what key waits for: the creation of a number of dependents, and the deletion of some UIDs.
 func (e *Expectations) Expect(key string, creates int, deletes ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,7 +42,7 @@ func (e *Expectations) Expect(key string, creates int, deletes ...string) {
 	x.since = e.Now()
 }
 
-// Created says that a dependent of key appeared, or that creating one failed.
+// Created records that a dependent of key appeared, or that creating it failed.
 func (e *Expectations) Created(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,7 +51,7 @@ func (e *Expectations) Created(key string) {
 	}
 }
 
-// Deleted says that a dependent of key went, or that deleting it failed.
+// Deleted records that a dependent of key was deleted, or that deleting it failed.
 func (e *Expectations) Deleted(key, uid string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +60,7 @@ func (e *Expectations) Deleted(key, uid string) {
 	}
 }
 
-// Met says whether all that key waits for has been seen, or has lapsed.
+// Met reports whether everything that key waits for has been observed or has expired.
 func (e *Expectations) Met(key string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -76,7 +75,7 @@ func (e *Expectations) Met(key string) bool {
 	return false
 }
 
-// Forget drops what key waits for.
+// Forget removes the expectations of key.
 func (e *Expectations) Forget(key string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

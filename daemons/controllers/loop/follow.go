@@ -7,25 +7,26 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Followers has one handler for each shared cache, which tells all controllers in turn what changed. A handler of its
-// own costs each of them two hand-overs between goroutines for every change, and a queue that stays as long as the
-// cluster once was large. What is told must not wait for anything: the others hear of it afterwards.
+// Followers has one handler for each shared cache, which passes each change to all controllers in turn. A handler per
+// controller would cost two hand-overs between goroutines for every change. It would also cost a queue that keeps the
+// size it had when the cluster was largest. The functions that are called must not block, since the others are called
+// after them.
 type Followers struct {
 	mu sync.Mutex
 	of map[cache.SharedIndexInformer]*followers
 }
 
-// NewFollowers returns what Context.Followers is to be.
+// NewFollowers returns an empty Followers, for Context.Followers.
 func NewFollowers() *Followers { return &Followers{of: map[cache.SharedIndexInformer]*followers{}} }
 
-// followers are those of one cache.
+// followers holds the functions that follow one cache.
 type followers struct {
 	mu     sync.Mutex
 	all    []func(old, obj any)
-	closed bool // something has been told: who comes now would have missed it
+	closed bool // a change was already delivered: a function that joins now would have missed it
 }
 
-// join adds f to those that are told, false when it is too late for that.
+// join adds f to the functions to call. It returns false if a change was already delivered.
 func (w *followers) join(f func(old, obj any)) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,14 +47,14 @@ func (w *followers) tell(old, obj any) {
 	}
 }
 
-// On calls f with every object of a shared cache that is added, changed or deleted; a deleted one may be its last known
-// state.
+// On calls f with every object of a shared cache that is added, changed or deleted. For a deleted object this may be
+// its last known state.
 func (c Context) On(informer cache.SharedIndexInformer, f func(obj any)) {
 	c.OnChange(informer, func(old, obj any) { f(newest(old, obj)) })
 }
 
-// OnChange calls f with the old and new state of every object of a shared cache that changes; old is nil for an added
-// one, obj for a deleted one. Periodic repeats are left out. f must not wait for anything.
+// OnChange calls f with the old and the new state of every object of a shared cache that changes. old is nil for an
+// added object, obj for a deleted one. Periodic resyncs are left out. f must not block.
 func (c Context) OnChange(informer cache.SharedIndexInformer, f func(old, obj any)) {
 	if c.Followers == nil {
 		OnChange(informer, f)
@@ -72,7 +73,7 @@ func (c Context) OnChange(informer cache.SharedIndexInformer, f func(old, obj an
 	}
 }
 
-// On is Context.On of a cache that is the controller's own.
+// On is Context.On for a cache that only this controller uses.
 func On(informer cache.SharedIndexInformer, f func(obj any)) {
 	OnChange(informer, func(old, obj any) { f(newest(old, obj)) })
 }
@@ -84,13 +85,14 @@ func newest(old, obj any) any {
 	return obj
 }
 
-// OnChange is Context.OnChange of a cache that is the controller's own.
+// OnChange is Context.OnChange for a cache that only this controller uses.
 func OnChange(informer cache.SharedIndexInformer, f func(old, obj any)) {
-	// An informer that was stopped takes no handler, and then nothing is lost.
+	// Adding a handler to a stopped informer fails, but a stopped informer has no changes to deliver.
 	_, _ = Follow(informer, f)
 }
 
-// Follow is OnChange for who wants to know when f has had all objects that there were, or will end it.
+// Follow is like OnChange, and returns the registration. With it the caller can learn whether f has been called for all
+// initial objects, and can remove f.
 func Follow(informer cache.SharedIndexInformer, f func(old, obj any)) (cache.ResourceEventHandlerRegistration, error) {
 	return informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { f(nil, obj) },

@@ -13,7 +13,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// told is what one follower of a cache has heard.
+// told records the events of one follower.
 type told struct {
 	mu    sync.Mutex
 	names []string
@@ -62,7 +62,7 @@ func TestAllFollowersOfACacheAreToldByOneHandler(t *testing.T) {
 	factory.StartWithContext(t.Context())
 	first.want(t, "a", "b")
 	second.want(t, "a", "b")
-	// Who comes when others have been told already hears of all that is there as well.
+	// A follower that joins later also gets all existing objects.
 	c.OnChange(informer, late.hear)
 	late.want(t, "a", "b")
 }

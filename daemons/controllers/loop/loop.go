@@ -1,7 +1,6 @@
-// Package loop is what all controllers share: a queue of keys fed by watches, workers
-// that bring one key at a time from what is to what should be, retries with back-off,
-// and expectations about writes that the watch has not yet shown. What to do about a
-// key is each controller's own.
+// Package loop is the base of all controllers: a queue of keys fed by watches, workers that sync one key at a time,
+// retries with back-off, and expectations about writes that the watch has not shown yet. Each controller defines what a
+// sync does.
 package loop
 
 import (
@@ -30,7 +29,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Context is what every controller is made from.
+// Context holds the dependencies of a controller.
 type Context struct {
 	Client    kubernetes.Interface
 	Dynamic   dynamic.Interface
@@ -39,21 +38,21 @@ type Context struct {
 	Events    record.EventRecorder
 	Config    config.ControllerManager
 	Log       *slog.Logger
-	Clock     clock.WithTicker          // nil means the real one; all that waits goes by it
-	Queues    workqueue.MetricsProvider // what counts what goes through queues; nil means that nothing does
-	Metrics   prometheus.Registerer     // what controllers count of themselves; nil means that nobody asks
-	Followers *Followers                // of the shared caches; nil means that each controller has handlers of its own
-	// Vouched says of which nodes it is known that they live, without a word of theirs; nil means of none.
+	Clock     clock.WithTicker          // nil means the real clock; all timers use it
+	Queues    workqueue.MetricsProvider // counts the queues' items; nil means that they are not counted
+	Metrics   prometheus.Registerer     // registers the controllers' own metrics; nil means that there are none
+	Followers *Followers                // of the shared caches; nil means that each controller has its own handlers
+	// Vouched reports whether a node is known to be alive without a heartbeat of its own. nil means that no node is.
 	Vouched func(node string) bool
 }
 
-// Now is the time by the controllers' clock.
+// Now returns the time of the controllers' clock.
 func (c Context) Now() time.Time { return c.clock().Now() }
 
-// After is sent the time once that much of it has passed.
+// After returns a channel that receives the time after d has passed.
 func (c Context) After(d time.Duration) <-chan time.Time { return c.clock().After(d) }
 
-// NewTicker returns a ticker of the controllers' clock. Who asks for it stops it.
+// NewTicker returns a ticker of the controllers' clock. The caller stops it.
 func (c Context) NewTicker(period time.Duration) clock.Ticker { return c.clock().NewTicker(period) }
 
 func (c Context) clock() clock.WithTicker {
@@ -63,7 +62,7 @@ func (c Context) clock() clock.WithTicker {
 	return c.Clock
 }
 
-// Count has a controller's own metrics served, in the place of those of one that led before.
+// Count registers a controller's own metrics. They replace those of a controller that ran here under an earlier lease.
 func (c Context) Count(metrics prometheus.Collector) {
 	if c.Metrics == nil {
 		return
@@ -75,8 +74,8 @@ func (c Context) Count(metrics prometheus.Collector) {
 	}
 }
 
-// RootCA is the bundle that the API server is verified with, nil where none is configured; read each time, for a
-// rotation replaces the file.
+// RootCA returns the bundle that verifies the API server, or nil if none is configured. It reads the file each time,
+// because a rotation replaces it.
 func (c Context) RootCA() ([]byte, error) {
 	if c.Config.RootCAFile == "" {
 		return nil, nil
@@ -88,29 +87,28 @@ func (c Context) RootCA() ([]byte, error) {
 	return text, nil
 }
 
-// A Controller runs until its context ends. It is made before the informers start,
-// so that it can say which it needs.
+// Controller runs until its context ends. It is created before the informers start, so that it can request those that
+// it needs.
 type Controller interface {
 	Run(ctx context.Context) error
 }
 
-// Loop is the usual controller: keys in, Sync until there is nothing left to do.
+// Loop is the usual controller: it calls Sync for each queued key until Sync succeeds.
 type Loop struct {
 	Name    string
-	Counted string // what upstream calls the queue, which dashboards know it by; empty means Name
+	Counted string // upstream's name of the queue, used in metrics; empty means Name
 	Workers int    // zero means 5
 	Context Context
-	// Sync brings one key to where it should be. It must be safe to repeat. An
-	// error makes the loop try again later.
+	// Sync reconciles one key. It must be safe to repeat. After an error the key is queued again with back-off.
 	Sync func(ctx context.Context, key string) error
-	// Synced are the caches that must be filled before the first Sync.
+	// Synced holds the caches that must be filled before the first Sync.
 	Synced []cache.InformerSynced
 
 	once  sync.Once
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// Queue is the loop's queue.
+// Queue returns the loop's queue.
 func (l *Loop) Queue() workqueue.TypedRateLimitingInterface[string] {
 	l.once.Do(func() {
 		l.queue = workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -128,10 +126,10 @@ func (l *Loop) Add(obj any) {
 	}
 }
 
-// AddAfter queues a key at a later time.
+// AddAfter queues a key after a delay.
 func (l *Loop) AddAfter(key string, after time.Duration) { l.Queue().AddAfter(key, after) }
 
-// Run works off the queue until ctx ends.
+// Run processes the queue until ctx ends.
 func (l *Loop) Run(ctx context.Context) error {
 	queue := l.Queue()
 	defer queue.ShutDown()
@@ -155,7 +153,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// syncTimeout bounds one Sync, so that a server that hangs does not hold a worker for good.
+// syncTimeout bounds one Sync, so that a server that hangs does not block a worker for good.
 const syncTimeout = 2 * time.Minute
 
 func (l *Loop) step(ctx context.Context) bool {
@@ -168,12 +166,12 @@ func (l *Loop) step(ctx context.Context) bool {
 	defer cancel()
 	err := l.Sync(sync, key)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		err = nil // nothing can be made there any more, and what is there goes
+		err = nil // nothing can be created in a namespace that is being deleted, and its objects are deleted
 	}
 	if err != nil {
 		level := slog.LevelInfo
 		if apierrors.IsConflict(err) || ctx.Err() != nil {
-			level = slog.LevelDebug // the cache was behind, which is nobody's trouble
+			level = slog.LevelDebug // the cache was behind, which is not a fault
 		}
 		l.Context.Log.Log(ctx, level, "will try again", "controller", l.Name, "key", key, "reason", err)
 		l.queue.AddRateLimited(key)
@@ -183,8 +181,7 @@ func (l *Loop) step(ctx context.Context) bool {
 	return true
 }
 
-// Owner returns the key of obj's controller in obj's namespace when that is of a kind,
-// or "".
+// Owner returns the key of obj's controller if it has the given kind, or "". Controllers are in the namespace of obj.
 func Owner(obj metav1.Object, kind string) string {
 	if ref := metav1.GetControllerOfNoCopy(obj); ref != nil && ref.Kind == kind {
 		return obj.GetNamespace() + "/" + ref.Name

@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// start runs a loop until the test ends and returns what it syncs.
+// start runs a loop until the test ends. It returns the keys that are synced.
 func start(t *testing.T, l *Loop, sync func(key string) error) <-chan string {
 	t.Helper()
 	synced := make(chan string, 100)
@@ -33,7 +33,7 @@ func start(t *testing.T, l *Loop, sync func(key string) error) <-chan string {
 	return synced
 }
 
-// turn moves the clock on until a key is synced, and returns by how much.
+// turn advances the clock until a key is synced, and returns by how much.
 func turn(t *testing.T, clock *clocktesting.FakeClock, synced <-chan string, step time.Duration) (moved time.Duration) {
 	t.Helper()
 	for deadline := time.After(30 * time.Second); ; {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Ready says whether a pod's Ready condition is true, and since when.
+// Ready reports whether a pod's Ready condition is true, and since when.
 func Ready(pod *corev1.Pod) (bool, time.Time) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
@@ -25,14 +25,15 @@ func Ready(pod *corev1.Pod) (bool, time.Time) {
 	return false, time.Time{}
 }
 
-// Available says whether a pod has been ready for at least minReady.
+// Available reports whether a pod has been ready for at least minReady.
 func Available(pod *corev1.Pod, minReady time.Duration, now time.Time) bool {
 	ready, since := Ready(pod)
 	return ready && (minReady == 0 || !since.IsZero() && !since.Add(minReady).After(now))
 }
 
-// UntilAvailable is how long it is until the next of the pods has been ready for minReady; zero when none is on its
-// way. Nothing else tells that time, also not to one who takes a controller over in the middle of it.
+// UntilAvailable returns how long it takes until the next of the pods has been ready for minReady. It returns zero if
+// there is no such pod. No event marks that time, so each sync must set a timer for it, also after a change of the
+// leader.
 func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (least time.Duration) {
 	for _, pod := range pods {
 		ready, since := Ready(pod)
@@ -43,13 +44,13 @@ func UntilAvailable(pods []*corev1.Pod, minReady time.Duration, now time.Time) (
 	return least
 }
 
-// Active says whether a pod still counts: it has not finished and is not being deleted.
+// Active reports whether a pod has not finished and is not being deleted.
 func Active(pod *corev1.Pod) bool {
 	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
 		pod.DeletionTimestamp == nil
 }
 
-// PodFromTemplate returns a new pod for a controller.
+// PodFromTemplate returns a new pod that owner controls, built from its template.
 func PodFromTemplate(template *corev1.PodTemplateSpec, owner metav1.Object, kind schema.GroupVersionKind) *corev1.Pod {
 	copied := template.DeepCopy()
 	pod := &corev1.Pod{
@@ -63,7 +64,7 @@ func PodFromTemplate(template *corev1.PodTemplateSpec, owner metav1.Object, kind
 	return pod
 }
 
-// generateName leaves room for the suffix within the 63 characters of a host name.
+// generateName leaves room for the random suffix within the 63 characters of a host name.
 func generateName(owner string) string {
 	const limit = 63 - 5 - 1
 	if len(owner) > limit {
@@ -72,11 +73,10 @@ func generateName(owner string) string {
 	return owner + "-"
 }
 
-// DeletionOrder sorts pods so that those whose loss costs least come first: not yet
-// placed, then pending, then not ready, lower deletion cost, on crowded nodes, ready
-// for shorter, more restarts, younger. together says how many of the related pods are
-// on a pod's node. Ages of one order of magnitude are one: of such pods any may go, so
-// that it is not always the youngest, which may all be in one zone.
+// DeletionOrder sorts pods so that those whose loss costs least come first. The criteria are: not scheduled, pending,
+// not ready, lower deletion cost, on nodes with many related pods, ready for a shorter time, more restarts, younger.
+// together holds the number of related pods by node. Ages of the same order of magnitude count as equal. Otherwise the
+// youngest would always go, and those may all be in one zone.
 func DeletionOrder(pods []*corev1.Pod, together map[string]int, now time.Time) {
 	slices.SortStableFunc(pods, func(a, b *corev1.Pod) int {
 		readyA, sinceA := Ready(a)
@@ -94,8 +94,8 @@ func DeletionOrder(pods []*corev1.Pod, together map[string]int, now time.Time) {
 	})
 }
 
-// younger compares two times, the later one first and an unknown one before all, by the order of magnitude of how long
-// ago they are. Pods whose times are different and of one order are as their UIDs are.
+// younger compares how long ago two times are, by order of magnitude. The later time comes first, and an unknown time
+// before all. Different times of the same magnitude are ordered by the pods' UIDs.
 func younger(atA, atB time.Time, a, b *corev1.Pod, now time.Time, matters bool) int {
 	switch {
 	case !matters || atA.Equal(atB):
@@ -140,14 +140,14 @@ func restarts(pod *corev1.Pod) (most int32) {
 	return most
 }
 
-// Burst is the maximum number of pods that one sync of a controller creates, and the maximum that it deletes. Clients
+// Burst is the maximum number of pods that a sync of a controller creates, and the maximum that it deletes. Clients
 // choose the number of replicas. The limit keeps lists short, lets other objects be reconciled, and lets the controller
 // notice a deletion in between.
 const Burst = 500
 
-// InBatches calls f n times, in batches that double from one while all calls succeed,
-// so that a quota or a broken webhook is hit once and not a thousand times. It stops
-// before a batch for which still is false. It returns how many calls were made and their errors.
+// InBatches calls f n times, in batches that double from one while all calls succeed. A quota or a broken webhook is
+// then hit once and not a thousand times. It stops before a batch for which still returns false. It returns how many
+// calls were made and their errors.
 func InBatches(ctx context.Context, n int, still func() bool, f func(ctx context.Context, i int) error) (int, error) {
 	const widest = 64
 	done := 0
@@ -167,7 +167,7 @@ func InBatches(ctx context.Context, n int, still func() bool, f func(ctx context
 	return done, nil
 }
 
-// SameSpec reports whether an object is the one that was decided about, with the same spec, and not being deleted.
+// SameSpec reports whether an object is still the same object with the same spec, and is not being deleted.
 func SameSpec(is, was metav1.Object) bool {
 	return is.GetUID() == was.GetUID() && is.GetGeneration() == was.GetGeneration() && is.GetDeletionTimestamp() == nil
 }

@@ -12,8 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Each pair is told apart by one rule: what comes before it is the same for both, and what comes after it speaks for
-// the other one.
+// Each pair differs by one rule. All earlier rules are equal for both, and all later rules favour the other pod.
 func TestWhichPodsGoFirst(t *testing.T) {
 	now := time.Unix(2_000_000, 0)
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }

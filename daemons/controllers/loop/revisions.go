@@ -26,29 +26,30 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Revisions keeps the templates that an owner has had as ControllerRevisions, the newest with the highest number.
+// Revisions stores the current and former templates of an owner as ControllerRevisions. The newest has the highest
+// number.
 type Revisions struct {
 	Client kubernetes.Interface
 	Lister appslisters.ControllerRevisionLister
-	Label  string // that holds a revision's hash
+	Label  string // the label that holds a revision's hash
 }
 
-// Revised is who has revisions.
+// Revised describes an owner of revisions.
 type Revised struct {
 	Owner      metav1.Object
 	Kind       schema.GroupVersionKind
 	Selector   *metav1.LabelSelector
 	Template   *corev1.PodTemplateSpec
-	Collisions **int32 // of the owner's status: how many hashes were somebody else's
-	Limit      *int32  // of former ones; ten when there is none
-	// Used reports whether something still goes by a revision.
+	Collisions **int32 // in the owner's status: the number of hash collisions
+	Limit      *int32  // how many former revisions to retain; nil means ten
+	// Used reports whether something still uses a revision.
 	Used func(*appsv1.ControllerRevision) bool
-	// Fresh reads the owner from the server, so that a deleted one adopts nothing.
+	// Fresh reads the owner from the server, so that a deleted owner adopts nothing.
 	Fresh func(context.Context) (metav1.Object, error)
 }
 
-// Record makes sure that a revision holds the owner's template, and that it is the newest one. It returns that and all
-// of the owner's, the oldest first, and drops former ones that are too many and that nothing goes by.
+// Record ensures that a revision holds the owner's template, and that it is the newest one. It returns that revision
+// and all of the owner's, the oldest first. It deletes former revisions that exceed the limit and are not used.
 func (r Revisions) Record(
 	ctx context.Context,
 	o Revised,
@@ -69,7 +70,7 @@ func (r Revisions) Record(
 	if !slices.ContainsFunc(
 		list,
 		holds,
-	) { // the cache may be behind, and what is made anew is numbered after all that are there
+	) { // the cache may be behind, and a new revision must have the highest number of all
 		if list, err = r.list(ctx, o, selector); err != nil {
 			return nil, nil, err
 		}
@@ -87,7 +88,7 @@ func (r Revisions) Record(
 		if update, err = r.create(ctx, o, data, highest+1); err != nil {
 			return nil, nil, err
 		}
-	case all[i].Revision < highest: // an undo makes an old template the newest
+	case all[i].Revision < highest: // after an undo, an old template is the newest
 		update = all[i].DeepCopy()
 		update.Revision = highest + 1
 		if update, err = r.Client.AppsV1().ControllerRevisions(update.Namespace).Update(ctx, update,
@@ -104,7 +105,7 @@ func (r Revisions) Record(
 	return update, append(slices.Clone(former), update), r.drop(ctx, o, former)
 }
 
-// list asks the server for the revisions that match a selector.
+// list reads the revisions that match a selector from the server.
 func (r Revisions) list(
 	ctx context.Context,
 	o Revised,
@@ -129,8 +130,8 @@ func (r Revisions) list(
 	return list, nil
 }
 
-// claim returns those of all that are the owner's, the oldest first, with those that nobody controls: they were left by
-// an owner of the same name that was deleted without what it had, and the pods that it left go by them.
+// claim returns the owner's revisions, the oldest first. It adopts orphans: a former owner of the same name was deleted
+// without its dependents, and the pods that it left refer to those revisions.
 func (r Revisions) claim(
 	ctx context.Context,
 	o Revised,
@@ -186,13 +187,13 @@ func (r Revisions) adopt(
 		ControllerRevisions(c.Namespace).
 		Patch(ctx, c.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
-		return nil, nil // gone, or another has adopted it
+		return nil, nil // deleted, or adopted by another owner
 	}
 	return adopted, err
 }
 
-// Named is one of an owner's revisions by its name, from the server where the cache does not have it yet; nil when it
-// is gone.
+// Named returns one of an owner's revisions by its name, or nil if it does not exist. It asks the server if the cache
+// does not show the revision yet.
 func (r Revisions) Named(
 	ctx context.Context,
 	owner metav1.Object,
@@ -216,8 +217,8 @@ func (r Revisions) Named(
 	return c, nil
 }
 
-// create makes a revision. Its name follows from the template, so that a second attempt finds it; where another
-// template has that name, a count of such collisions goes into the hash.
+// create creates a revision. Its name depends on the template, so that a second attempt finds it. If another template
+// has that name, the collision count is increased, which changes the hash.
 func (r Revisions) create(
 	ctx context.Context,
 	o Revised,
@@ -272,9 +273,9 @@ func (r Revisions) create(
 	}
 }
 
-// hashOf names a template. A count of zero gives the same name as no count, since the first status write turns the one
-// into the other. With different names, a leader that does not see the revision yet would record the template a second
-// time, and replace all pods for it.
+// hashOf returns the hash of a template for use in names. A count of zero gives the same name as no count, because the
+// first status write turns nil into zero. With different names, a leader that does not see the revision yet would
+// record the template a second time, and replace all pods for it.
 func hashOf(data []byte, collisions *int32) string {
 	h := fnv.New32a()
 	_, _ = h.Write(data)
@@ -300,8 +301,8 @@ func (r Revisions) drop(ctx context.Context, o Revised, former []*appsv1.Control
 	return nil
 }
 
-// templatePatch is a revision's data as kubectl rollout undo expects it: a patch that
-// puts the template back.
+// templatePatch returns a revision's data in the form that kubectl rollout undo expects: a patch that restores the
+// template.
 func templatePatch(template *corev1.PodTemplateSpec) ([]byte, error) {
 	raw, err := json.Marshal(template)
 	if err != nil {
@@ -315,7 +316,7 @@ func templatePatch(template *corev1.PodTemplateSpec) ([]byte, error) {
 	return json.Marshal(map[string]any{"spec": map[string]any{"template": fields}})
 }
 
-// TemplateOf is the template that a revision holds.
+// TemplateOf returns the template that a revision holds.
 func TemplateOf(c *appsv1.ControllerRevision) (*corev1.PodTemplateSpec, error) {
 	var data struct {
 		Spec struct {

@@ -13,9 +13,9 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A leader whose cache does not have the revisions of the one before makes no other of the same template, for which all
-// pods would be replaced, and numbers a new one after them. A status may have been written meanwhile that counts no
-// collisions.
+// The cache of a new leader may not show the previous leader's revisions. It must not create another revision of the
+// same template, which would replace all pods. A new revision gets a higher number than the existing ones. The status
+// may have no collision count yet.
 func TestALeaderThatDoesNotSeeARevisionMakesNoOther(t *testing.T) {
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1"},

@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// shelfSize is in bytes. As much may be kept for one text, or one value, that is left of them.
+// shelfSize is the size in bytes of one shared allocation. A single surviving text or value may keep that much in
+// memory.
 const shelfSize = 1024
 
-// Shelf puts texts that live side by side. Among the garbage that decoding leaves, one of 16 bytes keeps a page of 8
-// KiB.
+// Shelf copies long-lived texts into shared allocations. A text of 16 bytes that stays among the garbage of decoding
+// would keep a whole page of 8 KiB in memory.
 type Shelf struct {
-	text strings.Builder // what is full is forgotten here, and lives with the texts on it
+	text strings.Builder // a full builder is replaced; its memory lives as long as the texts in it
 }
 
-// Keep replaces texts by copies that are kept together.
+// Keep replaces texts by copies in a shared allocation.
 func (s *Shelf) Keep(texts ...*string) {
 	size := 0
 	for _, text := range texts {
@@ -31,10 +32,10 @@ func (s *Shelf) Keep(texts ...*string) {
 	}
 }
 
-// Row is the same for values. What is full is forgotten here, and lives with the lists in it.
+// Row is a Shelf for values of any type. A full allocation is replaced; its memory lives as long as the lists in it.
 type Row[T any] struct{ all []T }
 
-// Keep returns a copy of a list that is kept beside others.
+// Keep returns a copy of a list in a shared allocation.
 func (r *Row[T]) Keep(list []T) []T {
 	if len(list) == 0 {
 		return list
@@ -47,7 +48,7 @@ func (r *Row[T]) Keep(list []T) []T {
 	return r.all[from:len(r.all):len(r.all)]
 }
 
-// One returns a copy of a value that is kept beside others.
+// One returns a pointer to a copy of a value in a shared allocation.
 func (r *Row[T]) One(value T) *T {
 	if len(r.all) == cap(r.all) {
 		r.all = make([]T, 0, max(1, shelfSize/int(reflect.TypeFor[T]().Size())))

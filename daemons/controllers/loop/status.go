@@ -11,8 +11,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// PatchPodStatus writes fields of a pod's status, as long as the pod is what it was seen as. Conditions are merged by
-// their types. Caches do not hold whole pods, which is why none is written back as it is.
+// PatchPodStatus writes fields of a pod's status, unless the pod has changed since it was read. Conditions are merged
+// by type. It patches because caches do not hold whole pods, so an update would lose fields.
 func PatchPodStatus(
 	ctx context.Context,
 	client kubernetes.Interface,
@@ -33,7 +33,7 @@ func PatchPodStatus(
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 }
 
-// PatchNodeConditions writes conditions of a node, as long as the node is what it was seen as.
+// PatchNodeConditions writes conditions of a node, unless the node has changed since it was read.
 func PatchNodeConditions(
 	ctx context.Context,
 	client kubernetes.Interface,

@@ -12,7 +12,7 @@ func TestAWriteIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 	lost, within := errors.New("connection reset"), apierrors.NewInternalError(errors.New("failed calling webhook"))
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("changed"))
 	for name, c := range map[string]struct {
-		answers []error // the last one is given for ever
+		answers []error // the last one is repeated
 		tries   int
 		want    error
 	}{

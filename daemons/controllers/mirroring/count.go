@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// counts are the metrics of mirrored Endpoints, as dashboards know them.
+// counts holds the metrics of mirrored Endpoints, under upstream's names.
 type counts struct {
 	changes                                *prometheus.CounterVec
 	added, updated, removed, skipped, took *prometheus.HistogramVec
@@ -42,10 +42,10 @@ func newCounts(c loop.Context, slices discoverylisters.EndpointSliceLister) coun
 	}
 }
 
-// synced takes in that Endpoints were looked at.
+// synced records how long a sync took.
 func (c *counts) synced(took time.Duration) { c.took.WithLabelValues().Observe(took.Seconds()) }
 
-// written takes in what was changed of the slices that there were.
+// written records the changes to the existing slices.
 func (c *counts) written(m Mirrored, existing []*discoveryv1.EndpointSlice) {
 	for operation, n := range map[string]int{"create": len(m.Create), "update": len(m.Update),
 		"delete": len(m.Delete)} {

@@ -18,12 +18,11 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Slices go when the server says that the Endpoints or the service are gone, and not because they have not been seen
-// here yet.
+// Slices are deleted only when the API server confirms that the Endpoints or the service are gone.
 func TestSlicesGoOnlyWhenTheServerSaysThatTheirSourceIsGone(t *testing.T) {
 	const missing, broken = http.StatusNotFound, http.StatusInternalServerError
 	for name, c := range map[string]struct {
-		endpoints, service int // what the server answers
+		endpoints, service int // status codes of the server
 		deleted            int
 		fails              bool
 	}{
@@ -80,7 +79,7 @@ func TestSlicesGoOnlyWhenTheServerSaysThatTheirSourceIsGone(t *testing.T) {
 	}
 }
 
-// A cache that has seen all decides by itself.
+// If no slices would be deleted, the cache alone decides.
 func TestNothingIsAskedWhereNothingIsLost(t *testing.T) {
 	endpoints := cache.NewIndexer(
 		cache.MetaNamespaceKeyFunc,

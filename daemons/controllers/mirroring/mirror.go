@@ -14,26 +14,26 @@ import (
 
 const (
 	managedBy = "endpointslicemirroring-controller.k8s.io"
-	// perSubset is how many addresses of a subset are mirrored, and how many a slice of them holds: as many as the API
-	// lets it.
+	// perSubset is the maximum number of addresses that are mirrored from a subset, and that a slice holds. The API
+	// allows no more.
 	perSubset = 1000
 )
 
-// Mirrored is what the slices of Endpoints need, and what of these is not in them.
+// Mirrored holds the changes to the slices of Endpoints, and the number of addresses that are left out.
 type Mirrored struct {
 	endpoints.Changes
-	Invalid int // addresses that are none
-	Skipped int // addresses that are left out, the invalid ones among them
+	Invalid int // invalid addresses
+	Skipped int // addresses that are left out, including invalid ones
 }
 
-// part is what goes into the same slices: addresses of one family behind the same ports.
+// part holds the endpoints that can share slices: addresses of one family with the same ports.
 type part struct {
 	kind      discoveryv1.AddressType
 	ports     []discoveryv1.EndpointPort
 	endpoints []discoveryv1.Endpoint
 }
 
-// Mirror returns the writes that make a mirror of e of the slices that there are.
+// Mirror returns the writes that turn the existing slices into a mirror of e.
 func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored {
 	m := Mirrored{}
 	free := living(existing)
@@ -64,7 +64,7 @@ func Mirror(e *corev1.Endpoints, existing []*discoveryv1.EndpointSlice) Mirrored
 	return m
 }
 
-// living are the slices that are not being deleted.
+// living returns the slices that are not being deleted.
 func living(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	return slices.DeleteFunc(
 		slices.Clone(all),
@@ -72,8 +72,8 @@ func living(all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	)
 }
 
-// parts sorts the addresses of Endpoints, and counts those that it leaves out. Of a subset, what is ready comes before
-// what is not.
+// parts sorts the addresses of Endpoints into parts and counts those that it leaves out. In each subset, ready
+// addresses come first.
 func (m *Mirrored) parts(e *corev1.Endpoints) []*part {
 	var all []*part
 	for _, subset := range e.Subsets {
@@ -106,7 +106,8 @@ func (m *Mirrored) parts(e *corev1.Endpoints) []*part {
 	return all
 }
 
-// endpointOf returns nil for an address that is none. Old spellings, with zeros in front, are written anew.
+// endpointOf returns the endpoint for an address, or nil if the address is invalid. Addresses with leading zeros are
+// normalized.
 func endpointOf(a corev1.EndpointAddress, ready bool) (*discoveryv1.Endpoint, discoveryv1.AddressType) {
 	ip := netutils.ParseIPSloppy(a.IP)
 	if ip == nil {
@@ -137,7 +138,8 @@ func slicePorts(ports []corev1.EndpointPort) []discoveryv1.EndpointPort {
 	return out
 }
 
-// newSlice has the labels and annotations of the Endpoints, apart from those that are about the Endpoints' own writing.
+// newSlice returns a slice with the labels and annotations of the Endpoints, except those that describe the writing of
+// the Endpoints object itself.
 func newSlice(
 	e *corev1.Endpoints,
 	kind discoveryv1.AddressType,

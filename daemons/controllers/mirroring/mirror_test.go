@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// subset has a port and addresses; those that end in ! are not ready.
+// subset returns a subset with a port and addresses. Addresses that end in ! are not ready.
 func subset(port int32, addresses ...string) corev1.EndpointSubset {
 	s := corev1.EndpointSubset{Ports: []corev1.EndpointPort{{Name: "http", Port: port, Protocol: corev1.ProtocolTCP}}}
 	for _, a := range addresses {
@@ -38,7 +38,7 @@ func many(n int) []string {
 	return all
 }
 
-// apply carries changes out as the server would.
+// apply applies changes as the server would.
 func apply(now []*discoveryv1.EndpointSlice, m Mirrored, names *int) []*discoveryv1.EndpointSlice {
 	left := map[string]*discoveryv1.EndpointSlice{}
 	var order []string

@@ -1,5 +1,5 @@
-// Package mirroring copies Endpoints that people write, for Services without a selector, into EndpointSlices: the proxy
-// and the name server read only these. Services with a selector have their slices from package endpoints.
+// Package mirroring copies Endpoints that users write, for Services without a selector, into EndpointSlices. The proxy
+// and the name server read only EndpointSlices. Package endpoints manages the slices of Services with a selector.
 package mirroring
 
 import (
@@ -75,16 +75,16 @@ func either[T any](is, was *T) any {
 	return was
 }
 
-// selects says whether a service has its slices from elsewhere, or none.
+// selects reports whether a Service's slices are not mirrored: it has a selector, or it is an ExternalName.
 func selects(s *corev1.Service) bool {
 	return s != nil && (s.Spec.Selector != nil || s.Spec.Type == corev1.ServiceTypeExternalName)
 }
 
-// leaderAnnotation is where candidates for leadership once kept their lock.
+// leaderAnnotation is where leader election once stored its lock.
 const leaderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 
-// wanted says whether Endpoints are to be mirrored, as far as they themselves say. Those that candidates for leadership
-// keep their lock in change every few seconds.
+// wanted reports whether Endpoints should be mirrored, considering only the Endpoints object. Locks of leader election
+// are not mirrored, since they change every few seconds.
 func wanted(e *corev1.Endpoints) bool {
 	if e == nil || e.Labels[discoveryv1.LabelSkipMirror] == "true" {
 		return false
@@ -99,7 +99,7 @@ func (m *controller) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	if !m.expect.Met(key) {
-		return nil // a slice of ours is still to be seen, and its event comes
+		return nil // the cache does not show one of our slices yet; its event queues the key again
 	}
 	began := m.Now()
 	defer func() { m.counts.synced(m.Now().Sub(began)) }()
@@ -154,8 +154,8 @@ func (m *controller) write(
 	return nil
 }
 
-// source returns the Endpoints of a name, and whether they are to be mirrored. Where that they or their service are
-// missing would cost slices, the server is asked: the cache may not have seen them yet.
+// source returns the Endpoints of a name, and whether they should be mirrored. If certain, it confirms with the API
+// server that the Endpoints or their Service are missing: slices are deleted then, and the cache may be behind.
 func (m *controller) source(
 	ctx context.Context,
 	namespace, name string,

@@ -1,5 +1,5 @@
-// Package namespace empties namespaces that are being deleted, kind by kind, says in
-// their status what is left, and lets them go when nothing is.
+// Package namespace empties namespaces that are being deleted, kind by kind. It reports in their status what is left,
+// and removes the finalizer when nothing is.
 package namespace
 
 import (
@@ -33,7 +33,7 @@ type controller struct {
 	namespaces corelisters.NamespaceLister
 
 	mu   sync.Mutex
-	left map[types.UID][]kind // by namespace that is going
+	left map[types.UID][]kind // by UID of a namespace that is being deleted: kinds with remaining objects
 }
 
 // New returns the controller.
@@ -57,24 +57,24 @@ func New(c loop.Context) loop.Controller {
 	return n
 }
 
-// remains is what a look at a namespace found left in it.
+// remains holds what is left in a namespace.
 type remains struct {
 	objects    map[string]int // by resource
 	finalizers map[string]int
-	kinds      []kind // those of which something is left
+	kinds      []kind // kinds with remaining objects
 	failures   []string
 	discovery  error
 }
 
-// pause is how long to wait before looking again at what is on its way out.
+// pause is the time between two looks at objects that are being deleted.
 const pause = 500 * time.Millisecond
 
 func (n *controller) sync(ctx context.Context, name string) error {
 	if _, err := n.namespaces.Get(name); apierrors.IsNotFound(err) {
 		return nil
 	}
-	// Everything in it is about to be deleted: the cache's word is not enough, for a new
-	// namespace of the name may be there by now.
+	// Everything in the namespace is about to be deleted, so ask the API server: there may be a new namespace of the
+	// same name by now.
 	namespace, err := n.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -119,12 +119,12 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// pods go before everything else: what protects them, as policies of the network do, and
-// what they use stays until the last of them has ended.
+// pods are deleted before everything else. What protects them, such as network policies, and what they use stays until
+// the last pod has ended.
 var pods = kind{corev1.SchemeGroupVersion.WithResource("pods"), true}
 
-// empty deletes everything in a namespace, pods first, and looks at what is left. Once
-// only some kinds are left, it looks at those alone, and at all once more when they are gone.
+// empty deletes everything in a namespace, pods first, and returns what is left. If a previous sync found only some
+// kinds left, it looks at those alone. When they are gone, it looks at all kinds once more.
 func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) remains {
 	first := n.emptyKinds(ctx, namespace.Name, []kind{pods})
 	if len(first.failures) > 0 {
@@ -162,13 +162,13 @@ func (n *controller) empty(ctx context.Context, namespace *corev1.Namespace) rem
 	return left
 }
 
-// kind is a resource that namespaces hold.
+// kind is a namespaced resource.
 type kind struct {
 	schema.GroupVersionResource
-	collections bool // can be deleted all at once
+	collections bool // supports deletecollection
 }
 
-// atOnce bounds how many kinds of one namespace are asked about at a time.
+// atOnce is the maximum number of kinds of one namespace that are handled at once.
 const atOnce = 4
 
 func (n *controller) emptyKinds(ctx context.Context, name string, all []kind) remains {
@@ -185,13 +185,13 @@ func (n *controller) emptyKinds(ctx context.Context, name string, all []kind) re
 			return nil
 		})
 	}
-	_ = g.Wait() // what failed is in the remains
+	_ = g.Wait() // errors are in the remains
 	slices.Sort(left.failures)
 	return left
 }
 
-// emptyKind deletes the objects of one kind and returns those that are left. Most
-// namespaces have nothing of most kinds, which costs one request.
+// emptyKind deletes the objects of one kind and returns those that are left. Most namespaces have no objects of most
+// kinds, which costs one request.
 func (n *controller) emptyKind(ctx context.Context, name string, k kind) ([]metav1.PartialObjectMetadata, error) {
 	client := n.Metadata.Resource(k.GroupVersionResource).Namespace(name)
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -227,10 +227,10 @@ func (n *controller) emptyKind(ctx context.Context, name string, k kind) ([]meta
 	return list.Items, nil
 }
 
-// add notes what is left of a kind.
+// add records what is left of a kind.
 func (r *remains) add(k kind, items []metav1.PartialObjectMetadata, err error) {
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-		return // the kind went, or cannot be listed
+		return // the kind was removed, or cannot be listed
 	}
 	if err != nil {
 		r.failures = append(r.failures, fmt.Sprintf("%s: %v", k.Resource, err))
@@ -239,14 +239,14 @@ func (r *remains) add(k kind, items []metav1.PartialObjectMetadata, err error) {
 		r.kinds = append(r.kinds, k)
 	}
 	for i := range items {
-		r.objects[k.Resource+"."+k.Group]++ // "pods." for the core group, as kubectl's users know it
+		r.objects[k.Resource+"."+k.Group]++ // kubectl's users know the core group as "pods."
 		for _, f := range items[i].Finalizers {
 			r.finalizers[f]++
 		}
 	}
 }
 
-// waited returns the kinds that were left in a namespace when it was last looked at.
+// waited returns the kinds that were left in a namespace at the last sync.
 func (n *controller) waited(uid types.UID) []kind {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -305,7 +305,7 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 		"ResourcesDiscovered",
 		"All resources successfully discovered",
 	)
-	// What is served here has group versions that can be read.
+	// All group versions that are served can be parsed.
 	report(
 		corev1.NamespaceDeletionGVParsingFailure,
 		false,
@@ -358,7 +358,7 @@ func (n *controller) writeStatus(ctx context.Context, namespace *corev1.Namespac
 	return err
 }
 
-// failing is of how many group versions an error says that what they have is not known.
+// failing returns for how many group versions discovery failed with err.
 func failing(err error) int {
 	var groups *discovery.ErrGroupDiscoveryFailed
 	if errors.As(err, &groups) {

@@ -61,7 +61,7 @@ func TestWhatANamespaceThatGoesSaysOfWhatIsLeft(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n"}}
 			client, clock := fake.NewClientset(namespace), clocktesting.NewFakeClock(began)
 			n := &controller{Context: loop.Context{Client: client, Log: slog.New(slog.DiscardHandler), Clock: clock}}
-			for range 2 { // what stays as it was keeps its time
+			for range 2 { // unchanged conditions retain their transition time
 				if err := n.writeStatus(t.Context(), namespace, c.left); err != nil {
 					t.Fatal(err)
 				}

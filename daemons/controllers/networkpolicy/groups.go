@@ -14,23 +14,25 @@ import (
 	"clusterctl/daemons/api/peers"
 )
 
-// groups are those that policies name, found by what changes: a pod, a namespace or a policy.
+// groups holds the groups of pods that policies name. It finds the groups that a changed pod, namespace or policy
+// affects.
 type groups struct {
-	mu       sync.Mutex
-	byName   map[string]*group
-	byScope  map[string]map[string]*group // of one namespace, by its name; then by the group's name
-	selected map[string]*scope            // of namespaces that a selector chooses, by its text
+	mu     sync.Mutex
+	byName map[string]*group
+	// groups within one namespace: by the namespace's name, then by the group's name
+	byScope  map[string]map[string]*group
+	selected map[string]*scope // groups with a namespace selector, by the selector's text
 }
 
-// group is a group with its selectors compiled.
+// group is a peer group with its compiled selectors.
 type group struct {
 	peers.Group
 	pods       labels.Selector
-	namespaces labels.Selector // nil for a group of one namespace
-	policies   int             // that name it
+	namespaces labels.Selector // nil for a group within one namespace
+	policies   int             // number of policies that name the group
 }
 
-// scope is the groups with one selector of namespaces, which is evaluated once for all of them.
+// scope holds the groups that share a namespace selector, which is evaluated once for all of them.
 type scope struct {
 	namespaces labels.Selector
 	groups     map[string]*group
@@ -46,13 +48,13 @@ func (g *groups) get(name string) *group {
 	return g.byName[name]
 }
 
-// policyChanged takes the groups of a policy in and lets go of those that it had, and returns the names of those that
-// have come or gone by that. was is nil for a new policy, is for one that has gone.
+// policyChanged adds the groups of a policy and releases those that the policy had before. It returns the names of the
+// groups that were added or removed. was is nil for a new policy, is for a deleted one.
 func (g *groups) policyChanged(was, is *networkingv1.NetworkPolicy) (changed []string) {
 	if was != nil && is != nil && apiequality.Semantic.DeepEqual(was.Spec, is.Spec) {
 		return nil
 	}
-	named := map[string]int{} // how many policies more name the group
+	named := map[string]int{} // by group: the change in the number of policies that name it
 	of := map[string]peers.Group{}
 	for policy, more := range map[*networkingv1.NetworkPolicy]int{was: -1, is: 1} {
 		if policy == nil {
@@ -95,7 +97,7 @@ func compile(p peers.Group) *group {
 	return g
 }
 
-// selector chooses nothing where there is no valid one, which the API does not let in.
+// selector compiles a label selector. An invalid one, which the API does not accept, matches nothing.
 func selector(s *metav1.LabelSelector) labels.Selector {
 	compiled, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -134,12 +136,12 @@ func (g *groups) remove(name string, old *group) {
 	}
 }
 
-// ofPod returns the names of the groups whose addresses a pod's change changes. was is nil for a new pod, is for one
-// that has gone.
+// ofPod returns the names of the groups whose addresses change with a pod. was is nil for a new pod, is for a deleted
+// one.
 func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (labels.Set, bool)) (names []string) {
 	before, after := addresses(was), addresses(is)
 	moved := !slices.Equal(before, after) ||
-		was != nil && is != nil && was.UID != is.UID // another pod of that name has other ports
+		was != nil && is != nil && was.UID != is.UID // another pod of the same name may have other ports
 	if len(before)+len(after) == 0 || !moved && maps.Equal(was.Labels, is.Labels) {
 		return nil
 	}
@@ -171,8 +173,7 @@ func (g *groups) ofPod(was, is *corev1.Pod, namespaceLabels func(name string) (l
 	return names
 }
 
-// ofNamespace returns the names of the groups to which a namespace now belongs and did not before, or the other way
-// round.
+// ofNamespace returns the names of the groups that a namespace joins or leaves.
 func (g *groups) ofNamespace(was, is *corev1.Namespace) (names []string) {
 	if was != nil && is != nil && maps.Equal(was.Labels, is.Labels) {
 		return nil

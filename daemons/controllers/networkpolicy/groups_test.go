@@ -24,7 +24,7 @@ func pod(namespace, text, ip string) *corev1.Pod {
 	return p
 }
 
-// set reads labels as in "a=1 b=2".
+// set parses labels such as "a=1 b=2".
 func set(text string) labels.Set {
 	out := labels.Set{}
 	for _, pair := range strings.Fields(text) {
@@ -36,13 +36,13 @@ func set(text string) labels.Set {
 
 func chosen(text string) *metav1.LabelSelector { return &metav1.LabelSelector{MatchLabels: set(text)} }
 
-// policy lets in from peers.
+// policy returns a policy that allows ingress from peers.
 func policy(namespace string, from ...networkingv1.NetworkPolicyPeer) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"},
 		Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: from}}}}
 }
 
-// The groups of this test by what they are called in it.
+// called maps names to the groups of this test.
 var called = map[string]networkingv1.NetworkPolicyPeer{
 	"web in shop":       {PodSelector: chosen("app=web")},
 	"all in shop":       {PodSelector: &metav1.LabelSelector{}},
@@ -56,7 +56,7 @@ var called = map[string]networkingv1.NetworkPolicyPeer{
 	},
 }
 
-// texts are names as they are called.
+// texts returns the names that this test uses for groups.
 func texts(t *testing.T, names []string) string {
 	t.Helper()
 	var all []string

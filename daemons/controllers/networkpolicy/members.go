@@ -14,10 +14,10 @@ import (
 	"clusterctl/daemons/controllers/endpoints"
 )
 
-// plan returns the writes that bring a group's slices to its pods.
+// plan returns the writes that adapt a group's slices to its pods.
 func plan(name string, packs []endpoints.Group, existing []*discoveryv1.EndpointSlice) endpoints.Changes {
-	// An endpoint is its address and nothing else, so that machines are told little and a pod that becomes ready
-	// changes nothing.
+	// An endpoint consists of its address only. Machines then receive little data, and a pod that becomes ready causes
+	// no write.
 	packing := endpoints.Packing{
 		Key:  addressOf,
 		Same: sameAddresses,
@@ -40,7 +40,8 @@ func plan(name string, packs []endpoints.Group, existing []*discoveryv1.Endpoint
 	return packing.Differences(kept, existing)
 }
 
-// addressOf is "" for what is none of ours, which then goes.
+// addressOf returns the address of an endpoint. It returns "" for an endpoint without addresses, which this controller
+// did not write and removes.
 func addressOf(e discoveryv1.Endpoint) string {
 	if len(e.Addresses) == 0 {
 		return ""
@@ -48,8 +49,8 @@ func addressOf(e discoveryv1.Endpoint) string {
 	return e.Addresses[0]
 }
 
-// sameAddresses takes an endpoint of which somebody has said more than its address for another, so that it is written
-// anew.
+// sameAddresses reports whether two endpoints are equal. An endpoint to which another client added fields differs, so
+// that it is written again.
 func sameAddresses(a, b discoveryv1.Endpoint) bool {
 	return slices.Equal(a.Addresses, b.Addresses) && bare(a) == bare(b)
 }
@@ -61,8 +62,7 @@ func bare(e discoveryv1.Endpoint) bool {
 		e.Hints == nil
 }
 
-// pack sorts the addresses of pods by family and, where a group names ports, by the numbers that these have in the
-// pods.
+// pack groups the addresses of pods by family and, if a group names ports, by the numbers of these ports in the pods.
 func pack(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
 	add := func(ip netip.Addr, ports []discoveryv1.EndpointPort) {
 		kind := discoveryv1.AddressTypeIPv6
@@ -98,9 +98,9 @@ func pack(pods []*corev1.Pod, names []string) (all []endpoints.Group) {
 	return all
 }
 
-// addresses are those by which a pod is known to others as itself: none on its machine's network, whose addresses
-// others share, and none when it has ended, for another pod may have them. Those that the API does not take in a slice
-// are left out, so that a pod which says that it has one keeps nobody else's from being published.
+// addresses returns the addresses that identify a pod to others. A pod on the host network has none, because it shares
+// its machine's. A pod that has ended has none, because another pod may get its address. Addresses that the API rejects
+// in a slice are left out, so that they do not block the other pods of that slice.
 func addresses(pod *corev1.Pod) (all []netip.Addr) {
 	if pod == nil || pod.Spec.HostNetwork || pod.Status.Phase == corev1.PodSucceeded ||
 		pod.Status.Phase == corev1.PodFailed {
@@ -120,9 +120,8 @@ func addresses(pod *corev1.Pod) (all []netip.Addr) {
 	return all
 }
 
-// portLists are the ports of a pod that have one of some names, sorted by it. A list has each name once, as the API
-// wants it: a name that a pod has for several protocols is in several lists. A pod without any of the names has no
-// list.
+// portLists returns a pod's ports that have one of the names, sorted by name. The API allows each name once per list,
+// so a name with several protocols appears in several lists. A pod without any of the names has no list.
 func portLists(pod *corev1.Pod, names []string) (lists [][]discoveryv1.EndpointPort) {
 	var found []corev1.ContainerPort
 	look := func(c corev1.Container) {
@@ -133,7 +132,7 @@ func portLists(pod *corev1.Pod, names []string) (lists [][]discoveryv1.EndpointP
 					found,
 					func(f corev1.ContainerPort) bool { return f.Name == p.Name && f.Protocol == p.Protocol },
 				) {
-				found = append(found, p) // the first of a name and protocol counts, as it does for services
+				found = append(found, p) // the first port of a name and protocol counts, as for services
 			}
 		}
 	}
@@ -149,7 +148,7 @@ func portLists(pod *corev1.Pod, names []string) (lists [][]discoveryv1.EndpointP
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol))
 	})
 	for i, p := range found {
-		nth := 0 // of its name
+		nth := 0 // its position among the ports of the same name
 		for nth < i && found[i-nth-1].Name == p.Name {
 			nth++
 		}

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/controllers/endpoints"
 )
 
-// listening is a pod whose containers have ports as in "http:80 dns:53/UDP", a container for each text.
+// listening returns a pod with container ports such as "http:80 dns:53/UDP". Each text is one container.
 func listening(ip string, containers ...string) *corev1.Pod {
 	p := pod("shop", "", ip)
 	for _, text := range containers {
@@ -35,7 +35,7 @@ func listening(ip string, containers ...string) *corev1.Pod {
 	return p
 }
 
-// sliceTexts has a line for each slice.
+// sliceTexts returns a line for each slice.
 func sliceTexts(all []*discoveryv1.EndpointSlice) string {
 	var lines []string
 	for _, s := range all {
@@ -101,8 +101,8 @@ func TestWhichAddressesAreInWhichSlice(t *testing.T) {
 	}
 }
 
-// However pods come and go: what is published are their addresses, each in one slice, in slices of at most a hundred,
-// and a second look finds nothing to do. One pod's change is written once.
+// However pods change, their addresses are published, each in one slice, with at most a hundred per slice. A second
+// sync changes nothing. A change of one pod causes one write.
 func TestSlicesFollowTheirPodsWithFewWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var now []*discoveryv1.EndpointSlice
@@ -151,7 +151,7 @@ func TestSlicesFollowTheirPodsWithFewWrites(t *testing.T) {
 	})
 }
 
-// What somebody else has written into a slice, or taken out of it, is put back.
+// Foreign changes to a slice are reverted.
 func TestAForeignChangeIsPutBack(t *testing.T) {
 	for name, change := range map[string]func(*discoveryv1.EndpointSlice){
 		"an address more": func(s *discoveryv1.EndpointSlice) {
@@ -180,7 +180,7 @@ func TestAForeignChangeIsPutBack(t *testing.T) {
 	}
 }
 
-// written is what there is once changes have been carried out.
+// written returns the slices after changes.
 func written(now []*discoveryv1.EndpointSlice, c endpoints.Changes, named *int) (all []*discoveryv1.EndpointSlice) {
 	gone := map[string]bool{}
 	for _, s := range slices.Concat(c.Update, c.Delete) {

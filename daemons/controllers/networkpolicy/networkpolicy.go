@@ -1,6 +1,6 @@
-// Package networkpolicy publishes which addresses the peers of NetworkPolicies have, as EndpointSlices of no service,
-// named as package peers says. It works out each group of pods once for all machines. What a policy does with its peers
-// is the machines' business.
+// Package networkpolicy publishes the addresses of the peers of NetworkPolicies as EndpointSlices without a Service,
+// named as package peers defines. It computes each group of pods once for all machines. The machines enforce the
+// policies.
 package networkpolicy
 
 import (
@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	// sweep is the key under which slices are deleted that no policy needs. Groups have keys with a slash.
+	// sweep is the key for deleting slices that no policy needs. Keys of groups contain a slash.
 	sweep = "sweep"
-	// sweepAfter collects what is not needed any more, for one question to the server; and a policy that is deleted to
-	// be made anew finds its slices.
+	// sweepAfter is the delay before a sweep. It collects several groups for one request to the server. A policy that
+	// is deleted and created again also finds its slices.
 	sweepAfter = 5 * time.Second
 	byGroup    = "network-policy-peers"
 )
@@ -42,7 +42,7 @@ type controller struct {
 	expect     loop.Expectations
 }
 
-// New returns the controller that keeps the EndpointSlices of every group of pods that a NetworkPolicy names.
+// New returns the controller that manages the EndpointSlices of every group of pods that a NetworkPolicy names.
 func New(c loop.Context) loop.Controller {
 	pods, namespaces := informers.Pods(c.Informers), informers.Namespaces(c.Informers)
 	policies, slices := informers.NetworkPolicies(c.Informers), informers.EndpointSlices(c.Informers)
@@ -57,7 +57,7 @@ func New(c loop.Context) loop.Controller {
 	n.Loop = loop.Loop{Name: "networkpolicy", Context: c, Sync: n.sync, Synced: []cache.InformerSynced{
 		pods.Informer().HasSynced, namespaces.Informer().HasSynced, policies.Informer().HasSynced,
 		slices.Informer().HasSynced}}
-	// An informer that was started takes no index, and controllers are made before that.
+	// Indexes must be added before the informer starts; controllers are created before that.
 	_ = slices.Informer().AddIndexers(cache.Indexers{byGroup: func(obj any) ([]string, error) {
 		if slice, ok := obj.(*discoveryv1.EndpointSlice); ok && ours(slice) {
 			return []string{slice.Labels[peers.Label]}, nil
@@ -98,7 +98,8 @@ func (n *controller) wake(names []string) {
 	}
 }
 
-// namespaceLabels are false for a namespace that is not known: when it comes, its groups are woken.
+// namespaceLabels returns a namespace's labels. It returns false for a namespace that is not in the cache; its event
+// wakes its groups later.
 func (n *controller) namespaceLabels(name string) (labels.Set, bool) {
 	ns, err := n.namespaces.Get(name)
 	if err != nil {
@@ -118,7 +119,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	if !n.expect.Met(key) {
-		return nil // a slice of ours is still to be seen, and its event comes
+		return nil // the cache does not show one of our slices yet; its event queues the group again
 	}
 	members, err := n.members(g)
 	if err != nil {
@@ -131,7 +132,7 @@ func (n *controller) sync(ctx context.Context, key string) error {
 	return plan(name, pack(members, g.Ports), existing).Write(ctx, n.Client, &n.expect, key)
 }
 
-// members are the pods that a group means, with and without addresses.
+// members returns the pods that a group matches, with or without addresses.
 func (n *controller) members(g *group) ([]*corev1.Pod, error) {
 	switch {
 	case g.NamespaceSelector == nil:
@@ -166,8 +167,8 @@ func (n *controller) slicesOf(name string) ([]*discoveryv1.EndpointSlice, error)
 	return list, nil
 }
 
-// sweep deletes the slices of groups that no policy names. The server says which policies there are: these caches may
-// have seen the slices of another leader and not yet the policy that they are for.
+// sweep deletes the slices of groups that no policy names. It asks the API server for the policies: these caches may
+// show the slices of another leader, but not the policy for them yet.
 func (n *controller) sweep(ctx context.Context) error {
 	unnamed := map[string]bool{}
 	for _, name := range n.slices.ListIndexFuncValues(byGroup) {
@@ -189,7 +190,7 @@ func (n *controller) sweep(ctx context.Context) error {
 	}
 	for name := range unnamed {
 		if n.groups.get(name) != nil {
-			continue // a policy that has come meanwhile
+			continue // a policy was created in the meantime
 		}
 		existing, err := n.slicesOf(name)
 		if err != nil {

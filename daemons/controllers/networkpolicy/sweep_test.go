@@ -19,7 +19,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// Slices go when the server says that no policy names their group, and not because none has been seen here yet.
+// Slices are deleted only when the API server confirms that no policy names their group.
 func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 	web := called["web in shop"]
 	g, _ := peers.OfPeer("shop", web, nil)
@@ -82,7 +82,7 @@ func TestSlicesGoOnlyWhenTheServerSaysThatNoPolicyNeedsThem(t *testing.T) {
 	}
 }
 
-// A group that a policy names again keeps its slices, and nobody is asked.
+// A group that a policy names again keeps its slices, and no request is made.
 func TestASweepLeavesGroupsThatAreNamed(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://127.0.0.1:0"})
 	n := New(loop.Context{Client: client, Informers: informers.New(client),

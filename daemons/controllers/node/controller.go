@@ -1,6 +1,6 @@
-// Package node watches the health of nodes: it marks those that fell silent and their pods as not ready, puts the
-// taints on nodes that their conditions call for, with care those by which pods are moved away, and keeps the labels of
-// former versions. Moving pods away is the taint controller's; deleting Nodes whose machines are gone is cloudnode's.
+// Package node monitors the health of nodes. It marks silent nodes and their pods as not ready. It sets the taints that
+// follow from the conditions of nodes, and limits how fast nodes get a taint that evicts pods. It also sets deprecated
+// labels. The taint controller evicts the pods. Package cloudnode deletes Nodes whose machines are gone.
 package node
 
 import (
@@ -36,13 +36,13 @@ type controller struct {
 
 	mu   sync.Mutex
 	seen map[string]sighting
-	cut  time.Time // when the watch of leases was last found broken
+	cut  time.Time // when the watch of leases last failed
 }
 
-// sighting is the last sign of life of a node. Its time is our own clock's, so that
-// a node whose clock is wrong is not taken for dead.
+// sighting records the last heartbeat of a node. Its time is that of our clock, so that a node with a wrong clock does
+// not count as dead.
 type sighting struct {
-	key    string // of its lease
+	key    string // of the node's lease
 	lease  metav1.MicroTime
 	status metav1.Time
 	at     time.Time
@@ -68,8 +68,8 @@ func New(c loop.Context) loop.Controller {
 		Synced: []cache.InformerSynced{
 			nodes.Informer().HasSynced, leases.Informer().HasSynced, pods.HasSynced},
 	}
-	// While we do not hear, nobody can be said to be silent. An informer that runs
-	// already takes no handler, but none does here.
+	// While this watch is broken, no node can be declared silent. Setting the handler fails only on an informer that
+	// runs already, which is not the case here.
 	_ = leases.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 		n.mu.Lock()
@@ -108,10 +108,9 @@ func New(c loop.Context) loop.Controller {
 	return n
 }
 
-// IndexByNode adds the index that finds pods by node to the pod informer, which must
-// not have started.
+// IndexByNode adds the index that finds pods by node to the pod informer, which must not be started yet.
 func IndexByNode(pods cache.SharedIndexInformer) {
-	// Adding it again, for another controller, is refused and harmless.
+	// Several controllers add it. Further attempts return an error and are harmless.
 	_ = pods.AddIndexers(cache.Indexers{nodeIndex: func(obj any) ([]string, error) {
 		if pod, ok := obj.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
 			return []string{pod.Spec.NodeName}, nil
@@ -120,7 +119,7 @@ func IndexByNode(pods cache.SharedIndexInformer) {
 	}})
 }
 
-// NodesOfPods returns the names of all nodes that pods are on.
+// NodesOfPods returns the names of all nodes that have pods.
 func NodesOfPods(pods cache.Indexer) []string { return pods.ListIndexFuncValues(nodeIndex) }
 
 // PodsOn returns the pods on a node.
@@ -136,7 +135,7 @@ func PodsOn(pods cache.Indexer, node string) []*corev1.Pod {
 	return out
 }
 
-// Run looks at every node each monitor period besides when it changes, since silence is no event.
+// Run syncs nodes when they change. It also checks all nodes every monitor period, because silence is no event.
 func (n *controller) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -156,8 +155,8 @@ func (n *controller) Run(ctx context.Context) error {
 	return err
 }
 
-// sweep counts the nodes of each zone, and queues those that are silent or not ready. All others need nothing until
-// they change: thousands that are well leave the process at rest, which gives memory back only then.
+// sweep counts the nodes of each zone, and queues those that are silent or not ready. Other nodes need no sync until
+// they change. Thousands of healthy nodes then leave the process idle, and only an idle process gives memory back.
 func (n *controller) sweep() {
 	nodes, err := n.nodes.List(labels.Everything())
 	if err != nil {
@@ -196,23 +195,23 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	if err := n.label(ctx, node); err != nil {
 		return err
 	}
-	// A kubelet that says itself that its node is not ready goes on to say how its pods are.
+	// A kubelet that itself reports its node as not ready still reports the state of its pods.
 	if ready := condition(node, corev1.NodeReady); ready != nil && ready.Status == corev1.ConditionUnknown {
 		return n.markPods(ctx, node, now)
 	}
 	return nil
 }
 
-// silent says whether the node has not been heard of for too long.
+// silent reports whether the node has sent no heartbeat for too long.
 func (n *controller) silent(node *corev1.Node, now time.Time) bool {
 	grace := n.Config.NodeMonitorGracePeriod
-	if condition(node, corev1.NodeReady) == nil { // its machine may still be starting
+	if condition(node, corev1.NodeReady) == nil { // the machine may still be starting
 		grace = n.Config.NodeStartupGracePeriod
 	}
 	return n.unheard(node, now) > grace
 }
 
-// unheard is for how long the node has not been heard of.
+// unheard returns how long the node has sent no heartbeat.
 func (n *controller) unheard(node *corev1.Node, now time.Time) time.Duration {
 	if n.Vouched != nil && n.Vouched(node.Name) {
 		return 0
@@ -220,13 +219,13 @@ func (n *controller) unheard(node *corev1.Node, now time.Time) time.Duration {
 	return now.Sub(n.look(node, now))
 }
 
-// ready says whether the node has said that it is.
+// ready reports whether the node's condition Ready is true.
 func ready(node *corev1.Node) bool {
 	c := condition(node, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// look returns since when the node has not been heard of, though it could have been.
+// look returns since when the node has sent no heartbeat although the watch would have shown it.
 func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -252,7 +251,7 @@ func (n *controller) look(node *corev1.Node, now time.Time) time.Time {
 	return is.at
 }
 
-// markSilent sets the conditions that only the node can know to Unknown.
+// markSilent sets the conditions that only the kubelet can report to Unknown.
 func (n *controller) markSilent(ctx context.Context, node *corev1.Node, now time.Time) (*corev1.Node, error) {
 	updated := node.DeepCopy()
 	var changed []corev1.NodeCondition
@@ -305,7 +304,7 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	if apiequality.Semantic.DeepEqual(node.Spec.Taints, want) {
 		return nil
 	}
-	// The resource version makes the patch fail when somebody else changed the taints.
+	// The patch fails if another client has changed the taints, because it contains the resource version.
 	if want == nil {
 		want = []corev1.Taint{}
 	}
@@ -329,14 +328,14 @@ func (n *controller) taint(ctx context.Context, node *corev1.Node, now time.Time
 	return nil
 }
 
-// former are labels of former versions by those that have taken their place. Who still selects nodes by one finds the
+// former maps labels to the deprecated labels that they replaced. Selectors that still use a deprecated label match the
 // same nodes.
 var former = map[string]string{
 	corev1.LabelOSStable:   "beta.kubernetes.io/os",
 	corev1.LabelArchStable: "beta.kubernetes.io/arch",
 }
 
-// label has the labels of former versions say what those say that have taken their place.
+// label copies the values of labels to the deprecated labels that they replaced.
 func (n *controller) label(ctx context.Context, node *corev1.Node) error {
 	want := map[string]string{}
 	for is, was := range former {
@@ -360,7 +359,7 @@ func (n *controller) label(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
-// markPods makes the pods of a node that is not heard of not ready, so that Services leave them out.
+// markPods marks the pods of a silent node as not ready, so that Services leave them out.
 func (n *controller) markPods(ctx context.Context, node *corev1.Node, now time.Time) error {
 	for _, pod := range PodsOn(n.pods, node.Name) {
 		if ready, _ := loop.Ready(pod); !ready {

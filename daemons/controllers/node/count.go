@@ -8,12 +8,12 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// counts are the metrics of nodes' health, as dashboards and alerts know them.
+// counts holds the metrics of nodes' health, under upstream's names.
 type counts struct {
 	size, health, lost *prometheus.GaugeVec
 	evictions          *prometheus.CounterVec
 	one, all           prometheus.Histogram
-	zones              map[string]bool // those that were told of
+	zones              map[string]bool // zones with metrics
 }
 
 func newCounts() counts {
@@ -48,12 +48,12 @@ func newCounts() counts {
 	}
 }
 
-// list are the metrics, to be registered.
+// list returns the metrics, for registration.
 func (c *counts) list() []prometheus.Collector {
 	return []prometheus.Collector{c.size, c.health, c.lost, c.evictions, c.one, c.all}
 }
 
-// tell sets what is said of zones. One whose nodes are gone is empty and well. It is called by one goroutine.
+// tell sets the metrics of zones. A zone without nodes is set to empty and healthy. Only one goroutine may call it.
 func (c *counts) tell(zones map[string]Health, took time.Duration) {
 	for zone := range c.zones {
 		if _, ok := zones[zone]; !ok {

@@ -15,7 +15,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// Who describes a node sees since when it is watched over, and events say when one has gone.
+// Events report since when a node is monitored, and when one has been deleted.
 func TestNodesThatComeAndGoAreTold(t *testing.T) {
 	client, events := fake.NewClientset(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}},
@@ -41,7 +41,7 @@ func TestNodesThatComeAndGoAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node.Labels, node.ResourceVersion = map[string]string{"a": "b"}, "2" // which is nothing to tell
+	node.Labels, node.ResourceVersion = map[string]string{"a": "b"}, "2" // an update without an event
 	if _, err := client.CoreV1().Nodes().Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// watched is the controller with what it watches, which tests bring up to date by refresh.
+// watched is a controller with its caches, which refresh updates.
 type watched struct {
 	*controller
 	t      *testing.T
@@ -80,7 +80,7 @@ func (w *watched) refresh() {
 	}
 }
 
-// pass looks at all nodes that want it, as each period does.
+// pass checks and syncs all nodes, as each monitor period does.
 func (w *watched) pass() {
 	w.t.Helper()
 	w.sweep()
@@ -121,8 +121,7 @@ func runs(name, node string) *corev1.Pod {
 	}
 }
 
-// What Services and people see of a node that falls silent: it and its pods are not ready, each is told once, and no
-// reason is made up for the pods.
+// A silent node and its pods become not ready. Each gets one event, and the pods' conditions get no reason.
 func TestTheNodeThatFallsSilentAndItsPodsAreNotReady(t *testing.T) {
 	silent, well := lostNode("silent", "a", false), lostNode("well", "a", false)
 	w := watch(t, []*corev1.Node{silent, well}, runs("p", "silent"), runs("q", "well"))
@@ -164,7 +163,7 @@ func TestTheNodeThatFallsSilentAndItsPodsAreNotReady(t *testing.T) {
 	}
 }
 
-// A kubelet that is there says itself how its pods are: nobody overrules it again and again.
+// While the kubelet reports, it decides about its pods' readiness, and the controller does not overrule it.
 func TestPodsOfANodeThatSaysItIsNotReadyAreItsKubeletsToJudge(t *testing.T) {
 	n := lostNode("n", "a", false)
 	n.Status.Conditions[0].Status = corev1.ConditionFalse
@@ -180,7 +179,7 @@ func TestPodsOfANodeThatSaysItIsNotReadyAreItsKubeletsToJudge(t *testing.T) {
 	}
 }
 
-// When all nodes fall silent, it is this side that does not hear: those that were given up before are taken back.
+// If all nodes fall silent, the fault is in the control plane, so even existing NoExecute taints are removed.
 func TestWhenAllNodesAreLostNoneIsGivenUp(t *testing.T) {
 	a, b := lostNode("a", "a", true), lostNode("b", "a", false)
 	a.Spec.Taints = []corev1.Taint{
@@ -193,7 +192,7 @@ func TestWhenAllNodesAreLostNoneIsGivenUp(t *testing.T) {
 		t.Fatalf("while one is lost, it has taints %v", w.node("a").Spec.Taints)
 	}
 	w.clock.Step(51 * time.Second)
-	w.pass() // b is silent
+	w.pass() // b becomes silent
 	w.pass()
 	for _, name := range []string{"a", "b"} {
 		if taints := w.node(name).Spec.Taints; evicts(taints) {
@@ -206,7 +205,8 @@ func TestWhenAllNodesAreLostNoneIsGivenUp(t *testing.T) {
 	}
 }
 
-// The last words of nodes that are cut off together are up to ten seconds apart. None of them is given up meanwhile.
+// The last heartbeats of nodes that are cut off together are up to ten seconds apart. None of them is evicted
+// meanwhile.
 func TestWhenNodesFallSilentOneShortlyAfterTheOtherNoneIsGivenUp(t *testing.T) {
 	w := watch(t, []*corev1.Node{lostNode("a", "a", false), lostNode("b", "a", false), lostNode("c", "b", false)})
 	beat := func(name string) {
@@ -218,7 +218,7 @@ func TestWhenNodesFallSilentOneShortlyAfterTheOtherNoneIsGivenUp(t *testing.T) {
 		w.refresh()
 	}
 	w.pass()
-	for _, name := range []string{"b", "c"} { // which are heard of later than a
+	for _, name := range []string{"b", "c"} { // their last heartbeats are later than that of a
 		w.clock.Step(5 * time.Second)
 		beat(name)
 		w.pass()

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// follow are the taints that follow from conditions, by condition and status.
+// follow lists the taints that follow from conditions.
 var follow = []struct {
 	condition corev1.NodeConditionType
 	status    corev1.ConditionStatus
@@ -22,10 +22,10 @@ var follow = []struct {
 	{corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.TaintNodeNetworkUnavailable},
 }
 
-// Taints returns the taints that a node should have: what others put there, and what follows from its conditions and
-// from being cordoned. Each stays where it is, and new ones come after them in the order of the conditions. evict gives
-// a node that is not ready the taint NoExecute; without it, the node keeps what it has of that, changed for why it is
-// not ready now.
+// Taints returns the taints that a node should have: those that others manage, and those that follow from its
+// conditions and from being cordoned. Existing taints stay in place. New ones are appended in the order of the
+// conditions. evict adds the taint NoExecute to a node that is not ready. Without evict, such a node retains an
+// existing one, with the key for its present condition.
 func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
 	var want []corev1.Taint
 	add := func(key string, effect corev1.TaintEffect) {
@@ -38,7 +38,7 @@ func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
 			}
 		}
 	}
-	if condition(node, corev1.NodeReady) == nil { // it has not reported yet; the API server tainted it
+	if condition(node, corev1.NodeReady) == nil { // it has not reported yet; the API server added this taint
 		add(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)
 	}
 	if node.Spec.Unschedulable {
@@ -62,7 +62,8 @@ func Taints(node *corev1.Node, evict bool, now time.Time) []corev1.Taint {
 	return out
 }
 
-// lostBy returns the key of the taint that says why a node is not ready; empty where it is, or has not said so.
+// lostBy returns the key of the taint for a node that is not ready. It returns "" if the node is ready or has not
+// reported yet.
 func lostBy(node *corev1.Node) string {
 	if c := condition(node, corev1.NodeReady); c != nil {
 		switch c.Status {
@@ -75,7 +76,7 @@ func lostBy(node *corev1.Node) string {
 	return ""
 }
 
-// evicts says whether a node's pods are moved because it is not ready.
+// evicts reports whether taints evict pods because their node is not ready.
 func evicts(taints []corev1.Taint) bool {
 	return slices.ContainsFunc(
 		taints,
@@ -87,7 +88,7 @@ func lostTaint(key string) bool {
 	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
 }
 
-// managed says whether a taint is one that follows from what a node says. With another effect it is somebody else's.
+// managed reports whether this controller manages a taint. Taints with the same key and another effect are not managed.
 func managed(t *corev1.Taint) bool {
 	switch t.Effect {
 	case corev1.TaintEffectNoExecute:

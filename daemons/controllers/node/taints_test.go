@@ -9,7 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestTaintsFollowConditions(t *testing.T) { // S04
+// Proves S04.
+func TestTaintsFollowConditions(t *testing.T) {
 	now := time.Unix(1000, 0)
 	with := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) *corev1.Node {
 		n := &corev1.Node{

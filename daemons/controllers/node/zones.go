@@ -10,15 +10,15 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// Health is how many nodes there are, and how many of them are lost.
+// Health holds the number of nodes, and how many of them are lost.
 type Health struct{ Nodes, Lost int }
 
-// Rate returns how many lost nodes of a zone get the NoExecute taint each second, by which pods are moved away from
-// them. The more is lost, the likelier it is the network, or this side, that broke: moving everything would only make
-// it worse.
+// Rate returns how many lost nodes of a zone per second get the NoExecute taint, which evicts their pods. The more
+// nodes are lost, the more likely it is that the network or the control plane is at fault. Evicting everything would
+// then only make it worse.
 func Rate(zone Health, cfg config.ControllerManager) float64 {
 	switch {
-	case zone.Lost == zone.Nodes: // other zones are well and can take its pods
+	case zone.Lost == zone.Nodes: // other zones are healthy and can run its pods
 		return cfg.NodeEvictionRate
 	case zone.Lost > 2 && float64(zone.Lost) >= cfg.UnhealthyZoneThreshold*float64(zone.Nodes):
 		if zone.Nodes <= cfg.LargeClusterSizeThreshold {
@@ -29,27 +29,27 @@ func Rate(zone Health, cfg config.ControllerManager) float64 {
 	return cfg.NodeEvictionRate
 }
 
-// excluded is the label of nodes whose health says nothing of their zone's.
+// excluded is the label of nodes that do not count for the health of their zone.
 const excluded = "node.kubernetes.io/exclude-disruption"
 
-// zones says which lost nodes get the NoExecute taint, and when: in each zone one after the other, and none while all
+// zones decides which lost nodes get the NoExecute taint, and when: one after another in each zone, and none while all
 // nodes of the cluster are lost.
 type zones struct {
 	cfg config.ControllerManager
 
 	mu     sync.Mutex
-	health map[string]Health    // of those that are lost or late
-	ready  map[string]Health    // of those that are not ready
-	lost   map[string]bool      // nodes that were not ready when they were last counted
-	last   map[string]time.Time // by zone, when a node was last tainted
-	all    bool                 // every node was lost or late when they were last counted
-	calm   time.Time            // until when none is tainted: nodes that are back have not all said so
+	health map[string]Health    // by zone; lost includes late nodes
+	ready  map[string]Health    // by zone; lost means not ready
+	lost   map[string]bool      // nodes that were not ready at the last count
+	last   map[string]time.Time // by zone: when a node was last tainted
+	all    bool                 // at the last count, every node was lost or late
+	calm   time.Time            // no node is tainted before this time, so that nodes can report after an outage
 }
 
-// count looks at the nodes. It says whether all of them are lost since this time: then none keeps the taint. When the
-// first is heard of again, each of the others gets the grace that silence has. Nodes are late that will be lost soon:
-// when all fall silent at once, they do not all become lost in the same moment, and the first of them is not to be
-// given up before the last is.
+// count counts the nodes. dark reports whether all of them have become lost since the last count; then every node loses
+// the taint. When the first of them reports again, the others get NodeMonitorGracePeriod to report as well. Late nodes,
+// which will soon be lost, count as lost here. If all nodes fall silent, they do not become lost at the same moment,
+// and the first must not be evicted before the last is counted.
 func (z *zones) count(nodes []*corev1.Node, late func(*corev1.Node) bool, now time.Time) (dark bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -77,15 +77,16 @@ func (z *zones) count(nodes []*corev1.Node, late func(*corev1.Node) bool, now ti
 	return z.all && !was
 }
 
-// dark says whether all nodes were lost when they were last counted.
+// dark reports whether all nodes were lost at the last count.
 func (z *zones) dark() bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.all
 }
 
-// wait returns how long a lost node has to wait at least for the taint; zero gives it, and the next of its zone waits
-// for that. A node that has just been lost is counted first: all of them may be lost with it.
+// wait returns the minimum time before a lost node may get the taint. Zero means that it gets the taint now, and that
+// the next node of its zone has to wait. A node must have been counted as lost first, since all nodes may be lost with
+// it.
 func (z *zones) wait(n *corev1.Node, now time.Time) time.Duration {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -97,7 +98,7 @@ func (z *zones) wait(n *corev1.Node, now time.Time) time.Duration {
 	}
 	zone := zoneOf(n)
 	rate := z.cfg.NodeEvictionRate
-	if health, ok := z.health[zone]; ok { // all of its nodes may be excluded
+	if health, ok := z.health[zone]; ok { // a zone is missing if all its nodes are excluded
 		rate = Rate(health, z.cfg)
 	}
 	if rate <= 0 {
@@ -113,14 +114,14 @@ func (z *zones) wait(n *corev1.Node, now time.Time) time.Duration {
 	return 0
 }
 
-// seen returns how many nodes of each zone were not ready when they were last counted.
+// seen returns, by zone, how many nodes were not ready at the last count.
 func (z *zones) seen() map[string]Health {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.ready
 }
 
-// and is the health with one more node.
+// and returns the health with one more node.
 func (h Health) and(lost bool) Health {
 	h.Nodes++
 	if lost {
@@ -129,7 +130,8 @@ func (h Health) and(lost bool) Health {
 	return h
 }
 
-// zoneOf returns the name of a node's zone, as metrics have it; empty for nodes that say neither region nor zone.
+// zoneOf returns the name of a node's zone as upstream's metrics have it. It is empty for nodes with neither region nor
+// zone.
 func zoneOf(n *corev1.Node) string {
 	region := cmp.Or(n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelFailureDomainBetaRegion])
 	zone := cmp.Or(n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelFailureDomainBetaZone])

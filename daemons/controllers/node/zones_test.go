@@ -15,7 +15,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-func TestTheMoreIsLostTheSlowerPodsAreMoved(t *testing.T) { // S04
+// Proves S04.
+func TestTheMoreIsLostTheSlowerPodsAreMoved(t *testing.T) {
 	const usual, slow = 0.1, 0.01
 	for _, c := range []struct {
 		name string
@@ -38,7 +39,7 @@ func TestTheMoreIsLostTheSlowerPodsAreMoved(t *testing.T) { // S04
 
 func never(*corev1.Node) bool { return false }
 
-// lostNode is a node of a zone that is ready or not heard of.
+// lostNode returns a node of a zone that is ready, or silent if lost.
 func lostNode(name, zone string, lost bool) *corev1.Node {
 	status := corev1.ConditionTrue
 	if lost {
@@ -50,7 +51,8 @@ func lostNode(name, zone string, lost bool) *corev1.Node {
 	}
 }
 
-func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) { // S04
+// Proves S04.
+func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) {
 	a1, a2, b1 := lostNode("a1", "a", true), lostNode("a2", "a", true), lostNode("b1", "b", true)
 	z := zones{cfg: config.DefaultControllerManager()}
 	start := time.Unix(1000, 0)
@@ -72,7 +74,8 @@ func TestNodesOfAZoneAreLeftOneAfterTheOther(t *testing.T) { // S04
 	}
 }
 
-func TestNodesThatWereAllLostGetTheirGraceBeforeAnyIsLeft(t *testing.T) { // S04
+// Proves S04.
+func TestNodesThatWereAllLostGetTheirGraceBeforeAnyIsLeft(t *testing.T) {
 	z := zones{cfg: config.DefaultControllerManager()}
 	start := time.Unix(1000, 0)
 	a := lostNode("a", "a", true)
@@ -92,7 +95,7 @@ func TestNodesThatWereAllLostGetTheirGraceBeforeAnyIsLeft(t *testing.T) { // S04
 	}
 }
 
-// Nodes that fall silent together do not become lost in the same moment.
+// Nodes that fall silent together do not become lost at the same moment.
 func TestNodesThatAreLateKeepTheFirstThatIsLostFromBeingGivenUp(t *testing.T) {
 	a, b := lostNode("a", "a", true), lostNode("b", "b", false)
 	z := zones{cfg: config.DefaultControllerManager()}
@@ -117,7 +120,7 @@ func TestNodesThatAreExcludedSayNothingOfTheirZone(t *testing.T) {
 	}
 }
 
-// What dashboards and the alert on evictions read.
+// The test covers the metrics that dashboards and the alert on evictions use.
 func TestWhatIsCountedOfZones(t *testing.T) {
 	c := newCounts()
 	registry := prometheus.NewRegistry()

@@ -1,4 +1,4 @@
-// Package nodecidr gives every node a piece of each of the cluster's pod networks, of which there is one for each
+// Package nodecidr assigns each node a subnet of each of the cluster's pod networks. There is one pod network per IP
 // family.
 package nodecidr
 
@@ -27,12 +27,12 @@ type controller struct {
 	loop.Loop
 	nodes corelisters.NodeLister
 
-	mu sync.Mutex // one allocation at a time: the cache may not show the last one yet
-	// given are pieces by node, and holder nodes by piece, also those that the cache does not show yet.
+	mu sync.Mutex // allows one allocation at a time: the cache may not show the last one yet
+	// given holds subnets by node, and holder nodes by subnet. Both include those that the cache does not show yet.
 	given  map[string][]string
 	holder map[string]string
-	shown  cache.Indexer     // nodes by their pieces
-	last   map[string]string // that was given of each network: the search goes on after it
+	shown  cache.Indexer     // nodes indexed by their subnets
+	last   map[string]string // by network: the last assigned subnet, after which the search continues
 }
 
 const pieceIndex = "podCIDR"
@@ -48,7 +48,7 @@ func New(c loop.Context) loop.Controller {
 		shown:   nodes.Informer().GetIndexer(),
 		last:    map[string]string{},
 	}
-	// It is refused when another life of this controller has added it, which is as good.
+	// Adding the index again, after an earlier term as the leader, fails and is harmless.
 	_ = nodes.Informer().AddIndexers(cache.Indexers{pieceIndex: func(obj any) ([]string, error) {
 		node, ok := obj.(*corev1.Node)
 		switch {
@@ -72,7 +72,7 @@ func New(c loop.Context) loop.Controller {
 			n.forget(old.(*corev1.Node).Name)
 			return
 		}
-		// One that has had its pieces needs nothing: of thousands of nodes there are few others.
+		// A node that has subnets needs no sync. Few of thousands of nodes have none.
 		was, _ := old.(*corev1.Node)
 		if is := obj.(*corev1.Node); is.Spec.PodCIDR == "" || was != nil && was.Spec.PodCIDR == "" {
 			n.Add(is)
@@ -89,7 +89,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 		return err
 	}
 	if node.Spec.PodCIDR != "" {
-		n.forget(name) // the cache shows it from now on
+		n.forget(name) // the cache shows it now
 		return nil
 	}
 	if node.DeletionTimestamp != nil || !n.Config.AllocateNodeCIDRs || len(n.Config.ClusterCIDR) == 0 {
@@ -97,7 +97,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pieces := n.given[name] // they may have been written already, and not be shown yet
+	pieces := n.given[name] // they may be written already and not shown by the cache yet
 	if pieces == nil {
 		if pieces, err = n.next(); err != nil {
 			n.Events.Eventf(
@@ -128,7 +128,7 @@ func (n *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// next is a piece of each network that no node has.
+// next returns a free subnet of each network.
 func (n *controller) next() (pieces []string, err error) {
 	for _, network := range n.Config.ClusterCIDR {
 		whole, err := netip.ParsePrefix(network)
@@ -148,7 +148,7 @@ func (n *controller) next() (pieces []string, err error) {
 	return pieces, nil
 }
 
-// used says whether a node has this piece of the network.
+// used reports whether a node has this subnet.
 func (n *controller) used(piece string) bool {
 	if n.holder[piece] != "" {
 		return true
@@ -166,9 +166,9 @@ func (n *controller) forget(node string) {
 	delete(n.given, node)
 }
 
-// Next returns the first piece of network with bits of prefix that is not used, beginning after the one that was given
-// last, so that thousands of nodes do not each look at the pieces of all others. Without a last one it begins with the
-// first.
+// Next returns the first free subnet of network with the prefix length bits. It searches from the subnet after last, so
+// that thousands of nodes do not each check the subnets of all others. If last is empty, it searches from the first
+// subnet.
 func Next(network string, bits int, last string, used func(piece string) bool) (string, error) {
 	whole, err := netip.ParsePrefix(network)
 	if err != nil {
@@ -196,7 +196,7 @@ func Next(network string, bits int, last string, used func(piece string) bool) (
 	return "", fmt.Errorf("pod network %s has no free piece of /%d left", network, bits)
 }
 
-// following is the prefix after p of the same length; false at the end of the address space.
+// following returns the prefix after p of the same length. It returns false at the end of the address space.
 func following(p netip.Prefix) (netip.Prefix, bool) {
 	raw := p.Addr().As16()
 	shift := 128 - p.Bits()

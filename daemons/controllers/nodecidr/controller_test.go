@@ -15,7 +15,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func TestNextGivesTheFirstFreePiece(t *testing.T) { // S04
+// Proves S04.
+func TestNextGivesTheFirstFreePiece(t *testing.T) {
 	for _, c := range []struct {
 		network string
 		bits    int
@@ -42,7 +43,8 @@ func TestNextGivesTheFirstFreePiece(t *testing.T) { // S04
 	}
 }
 
-func TestTheSearchGoesOnAfterTheLastPiece(t *testing.T) { // S04
+// Proves S04.
+func TestTheSearchGoesOnAfterTheLastPiece(t *testing.T) {
 	used := map[string]bool{"10.0.2.0/24": true, "10.0.3.0/24": true}
 	for last, want := range map[string]string{"": "10.0.0.0/24", "10.0.1.0/24": "10.0.1.0/24",
 		"10.0.2.0/24": "10.0.0.0/24", "10.9.0.0/24": "10.0.0.0/24", "10.0.0.0/25": "10.0.0.0/24"} {
@@ -53,7 +55,8 @@ func TestTheSearchGoesOnAfterTheLastPiece(t *testing.T) { // S04
 	}
 }
 
-func TestNextNeverGivesAPieceTwice(t *testing.T) { // S04
+// Proves S04.
+func TestNextNeverGivesAPieceTwice(t *testing.T) {
 	used := map[string]bool{}
 	taken, last := func(piece string) bool { return used[piece] }, "10.244.200.0/24"
 	for range 256 {
@@ -71,8 +74,8 @@ func TestNextNeverGivesAPieceTwice(t *testing.T) { // S04
 	}
 }
 
-// In a cluster of both families every node gets a piece of each network, in the order of the networks, and no piece
-// twice.
+// In a dual-stack cluster, every node gets a subnet of each network, in the order of the networks, and no subnet is
+// assigned twice.
 func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
 	cfg := config.ControllerManager{
 		ClusterCIDR:          []string{"10.244.0.0/16", "fd00:244::/48"},
@@ -110,7 +113,7 @@ func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
 			t.Errorf("%s has %s and %s, should have %s", c.node, is.Spec.PodCIDR, got, c.want)
 		}
 	}
-	// What the cache shows is not kept a second time, and stays taken.
+	// What the cache shows is not recorded a second time, and stays in use.
 	shown := func() bool {
 		a, err := n.nodes.Get("a")
 		return err == nil && a.Spec.PodCIDR != ""

@@ -1,5 +1,6 @@
-// Package podgc deletes pods that nobody else will: those of nodes that are gone, those that were deleted before they
-// had a node or on a node that somebody declared out of service, and the oldest of too many finished ones.
+// Package podgc deletes pods that no other component deletes. These are pods on nodes that do not exist, and deleted
+// pods without a node or on a node that is declared out of service. It also deletes the oldest finished pods above a
+// limit.
 package podgc
 
 import (
@@ -26,12 +27,12 @@ type controller struct {
 	nodes  corelisters.NodeLister
 	pods   cache.Indexer
 	synced []cache.InformerSynced
-	gone   map[string]time.Time // nodes that pods name and nobody knows, since when
+	gone   map[string]time.Time // nodes that pods name and that do not exist, and since when
 
 	counts counts
 }
 
-// counts are the metrics of pods that were to be deleted, by namespace and reason.
+// counts holds the metrics of pods to delete, by namespace and reason.
 type counts struct{ deleted, failed *prometheus.CounterVec }
 
 func newCounts(c loop.Context) counts {
@@ -51,7 +52,7 @@ func newCounts(c loop.Context) counts {
 	}
 }
 
-// period is how often pods are looked at, at most.
+// period is the maximum time between two passes over the pods.
 const period = 20 * time.Second
 
 // New returns the controller.
@@ -99,7 +100,7 @@ func (g *controller) collect(ctx context.Context) error {
 	lost := g.lost(pods)
 	var failures []error
 	for name := range lost {
-		// The server has the last word: a node that is not among those that could be listed may be there.
+		// Ask the API server: a node that is not in the cache may exist.
 		_, err := g.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
@@ -111,7 +112,8 @@ func (g *controller) collect(ctx context.Context) error {
 	}
 	out := outOfService(nodes)
 	for name := range out {
-		// A node may have come back; what is to be deleted without its word is not deleted on an old view of it.
+		// The node may have recovered. Pods are deleted here without confirmation of the node, so do not rely on the
+		// cache.
 		now, err := g.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil || !outOfService([]*corev1.Node{now})[name] {
 			delete(out, name)
@@ -121,7 +123,7 @@ func (g *controller) collect(ctx context.Context) error {
 		}
 	}
 	for _, d := range Doomed(pods, lost, out, g.Config.TerminatedPodGCThreshold) {
-		// One that changed meanwhile, or that somebody refuses to let go, keeps no other from going.
+		// A pod that has changed, or that cannot be deleted, does not prevent the deletion of others.
 		err := g.delete(ctx, d.pod, d.orphaned)
 		g.counts.deleted.WithLabelValues(d.pod.Namespace, d.why).Inc()
 		if err != nil {
@@ -132,7 +134,7 @@ func (g *controller) collect(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// endIndex finds the pods that have ended or are to end.
+// endIndex finds the pods that have ended or are being deleted.
 const endIndex = "end"
 
 func byEnd(obj any) ([]string, error) {
@@ -144,7 +146,7 @@ func byEnd(obj any) ([]string, error) {
 
 func ends(p *corev1.Pod) bool { return p.DeletionTimestamp != nil || finished(p) }
 
-// candidates are the pods that may have to go, few of many: a cluster is not gone through for them.
+// candidates returns the few pods that may have to be deleted, without scanning all pods.
 func (g *controller) candidates() ([]*corev1.Pod, error) {
 	ending, err := g.pods.ByIndex(endIndex, endIndex)
 	if err != nil {
@@ -185,7 +187,7 @@ func (g *controller) lost(pods []*corev1.Pod) map[string]bool {
 		missing[name] = true
 		if since, ok := g.gone[name]; !ok {
 			g.gone[name] = now
-		} else if now.Sub(since) >= g.Config.NodeMonitorGracePeriod { // it may be about to register again
+		} else if now.Sub(since) >= g.Config.NodeMonitorGracePeriod { // before that, it may register again
 			out[name] = true
 		}
 	}

@@ -23,7 +23,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// indexed is an empty cache of pods with the indexes that the controller goes by.
+// indexed returns an empty cache of pods with the controller's indexes.
 func indexed() cache.Indexer {
 	pods := cache.NewSharedIndexInformer(&cache.ListWatch{}, &corev1.Pod{}, 0, cache.Indexers{})
 	node.IndexByNode(pods)
@@ -72,8 +72,8 @@ func TestPodsThatMayHaveToGoAreFoundAmongMany(t *testing.T) {
 	}
 }
 
-// S21: a node that could not be listed may be there: its pods go only when the server says of its name that there is
-// none.
+// Pods of a node are deleted only when the API server confirms that the node does not exist.
+// Proves S21.
 func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code int
@@ -98,7 +98,7 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 				case r.Method == http.MethodDelete:
 					deleted = append(deleted, r.URL.Path)
 					_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
-				default: // the pod is marked
+				default: // the pod's condition is set
 					_, _ = io.WriteString(
 						w,
 						`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"lost","namespace":"default"}}`,
@@ -128,7 +128,7 @@ func TestPodsGoWithANodeOnlyWhenTheServerSaysThatThereIsNone(t *testing.T) {
 				), pods: pods, gone: map[string]time.Time{}, counts: newCounts(loop.Context{}),
 			}
 			g.Config.NodeMonitorGracePeriod = time.Minute
-			for range 2 { // first it is missed, then it has been missing for long enough
+			for range 2 { // first it is missing, then it has been missing for long enough
 				err := g.collect(t.Context())
 				if failed := c.code >= 400 && c.code != http.StatusNotFound &&
 					now.Now().After(g.gone["away"]); (err != nil) != failed {

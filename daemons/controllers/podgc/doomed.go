@@ -10,12 +10,12 @@ import (
 // doomed is a pod to delete.
 type doomed struct {
 	pod      *corev1.Pod
-	orphaned bool   // its node is gone, which its condition is to say
-	why      string // as metrics have it
+	orphaned bool   // its node is gone, which a condition should report
+	why      string // label of the metric
 }
 
-// Doomed returns the pods to delete: lost are the nodes that are gone, out those that are out of service, and threshold
-// is how many finished pods may stay; zero means all.
+// Doomed returns the pods to delete. lost holds the nodes that are gone, and out those that are out of service.
+// threshold is how many finished pods may stay; zero means all.
 func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doomed {
 	var list []doomed
 	var done []*corev1.Pod
@@ -36,7 +36,7 @@ func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doom
 	if threshold <= 0 || excess <= 0 {
 		return list
 	}
-	slices.SortFunc(done, func(a, b *corev1.Pod) int { // the evicted first, then the oldest
+	slices.SortFunc(done, func(a, b *corev1.Pod) int { // evicted pods first, then the oldest
 		return cmp.Or(
 			first(evicted(a), evicted(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
@@ -49,8 +49,8 @@ func Doomed(pods []*corev1.Pod, lost, out map[string]bool, threshold int) []doom
 	return list
 }
 
-// outOfService returns the nodes that are not ready and that somebody declared out of service: what runs there has been
-// stopped for certain, and nobody is there to say so.
+// outOfService returns the nodes that are not ready and have the taint out-of-service. The taint means that everything
+// on the node has certainly stopped, and that no kubelet can report it.
 func outOfService(nodes []*corev1.Node) map[string]bool {
 	out := map[string]bool{}
 	for _, n := range nodes {

@@ -21,7 +21,8 @@ func pod(name, node string, phase corev1.PodPhase, deleting bool) *corev1.Pod {
 	return p
 }
 
-func TestWhichPodsNobodyElseDeletes(t *testing.T) { // S21
+// Proves S21.
+func TestWhichPodsNobodyElseDeletes(t *testing.T) {
 	at := func(age time.Duration, reason string, p *corev1.Pod) *corev1.Pod {
 		p.CreationTimestamp, p.Status.Reason = metav1.NewTime(time.Unix(100_000, 0).Add(-age)), reason
 		return p
@@ -68,7 +69,8 @@ func TestWhichPodsNobodyElseDeletes(t *testing.T) { // S21
 	}
 }
 
-func TestANodeIsOutOfServiceWhenItIsDeclaredAndNotReady(t *testing.T) { // S21
+// Proves S21.
+func TestANodeIsOutOfServiceWhenItIsDeclaredAndNotReady(t *testing.T) {
 	for _, c := range []struct {
 		taint string
 		ready corev1.ConditionStatus

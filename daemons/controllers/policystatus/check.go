@@ -25,8 +25,8 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// checker checks the expressions of policies against the schemas of the kinds that the policies name. The one of
-// k8s.io/apiserver/pkg/admission/plugin/policy/validating does the same, and imports all of client-go's fakes.
+// checker checks the expressions of policies against the schemas of the kinds that the policies name.
+// k8s.io/apiserver/pkg/admission/plugin/policy/validating does the same, but imports all of client-go's fakes.
 type checker struct {
 	schemas schemaResolver
 	kinds   meta.ResettableRESTMapper
@@ -41,8 +41,8 @@ type schemaResolver interface {
 
 var errSchemaNotFound = errors.New("schema not found")
 
-// warnings returns what is wrong with the types of a policy's expressions, as its status has it.
-// A kind whose schema is not known is left out.
+// warnings returns type errors in a policy's expressions, in the form of its status. Kinds whose schema is unknown are
+// left out.
 func (c *checker) warnings(
 	policy *admissionregistrationv1.ValidatingAdmissionPolicy,
 ) ([]admissionregistrationv1.ExpressionWarning, error) {
@@ -89,7 +89,7 @@ func (c *checker) warnings(
 // Bounds of a check: a rule names the product of its groups, versions and resources.
 const (
 	mostKinds = 10   // kinds that a policy is checked against
-	mostLooks = 1000 // resources of a policy that are looked up
+	mostLooks = 1000 // resources that are looked up for a policy
 )
 
 // kindsOf returns the kinds that a policy names, sorted. A rule with a wildcard names none.
@@ -99,7 +99,7 @@ func (c *checker) kindsOf(policy *admissionregistrationv1.ValidatingAdmissionPol
 	}
 	found := map[schema.GroupVersionKind]bool{}
 	looks := 0
-	renewed := false // what is served is asked for once per policy
+	renewed := false // the mapper is refreshed at most once per policy
 	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
 		for r := range named(rule.Rule) {
 			if looks++; looks > mostLooks || len(found) >= mostKinds {
@@ -150,10 +150,10 @@ func named(rule admissionregistrationv1.Rule) iter.Seq[schema.GroupVersionResour
 	}
 }
 
-// declared is the type of a variable; nil inside means any.
+// declared is the type of a variable. A nil DeclType means any type.
 type declared struct{ *apiservercel.DeclType }
 
-// typeOf returns the type of a kind, and reports whether its schema is known.
+// typeOf returns the type of a kind. known reports whether its schema is known.
 func (c *checker) typeOf(kind schema.GroupVersionKind, name string) (t *apiservercel.DeclType, known bool) {
 	s, err := c.schemas.ResolveSchema(kind)
 	if err != nil {
@@ -174,7 +174,7 @@ type scope struct {
 	compiler *plugincel.CompositedCompiler
 }
 
-// newScope returns the scope of a kind. params are nil when the policy has none.
+// newScope returns the scope of a kind. params is nil if the policy has none.
 func newScope(
 	kind schema.GroupVersionKind, object declared, params *declared, variables []admissionregistrationv1.Variable,
 ) (*scope, error) {
@@ -198,7 +198,7 @@ func newScope(
 		declare(*params, plugincel.ParamsVarName)
 	}
 	base := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	// Options of version 1.0 hold whatever version expressions are compiled for.
+	// Options introduced in version 1.0 apply to every compatibility version.
 	env, err := base.Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0), EnvOptions: names, DeclTypes: types,
 	})
@@ -210,7 +210,7 @@ func newScope(
 		return nil, fmt.Errorf("declare the variables of policies: %w", err)
 	}
 	s.compiler.Compiler = s
-	for _, v := range variables { // one that does not compile is of any type
+	for _, v := range variables { // a variable that does not compile has any type
 		text := &expression.Text{Name: v.Name, Expression: v.Expression}
 		s.compiler.CompileAndStoreVariable(
 			text,
@@ -221,7 +221,7 @@ func newScope(
 	return s, nil
 }
 
-// issues returns what is wrong with an expression, or "".
+// issues returns the problems of an expression, or "".
 func (s *scope) issues(text string) string {
 	accessor := &expression.Text{Expression: text}
 	r := s.CompileCELExpression(accessor, plugincel.OptionalVariableDeclarations{}, environment.StoredExpressions)
@@ -234,7 +234,7 @@ func (s *scope) issues(text string) string {
 	return fmt.Sprintf("%v: %s\n", s.kind, r.Error)
 }
 
-// CompileCELExpression checks an expression and makes no program of it. The environment has the variables.
+// CompileCELExpression checks an expression without creating a program. The environment contains the variables.
 func (s *scope) CompileCELExpression(
 	text plugincel.ExpressionAccessor, _ plugincel.OptionalVariableDeclarations, mode environment.Type,
 ) plugincel.CompilationResult {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// served are the kinds of the tests: sizes have a field spec.size, a number, and names a field spec.size, a text.
+// served provides the kinds of the tests: sizes have a number as spec.size, names have a string.
 type served struct{ meta.RESTMapper }
 
 func (served) Reset() {}
@@ -53,7 +53,7 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 		variables  []admissionregistrationv1.Variable
 		expression string
 		message    string
-		want       string // what the warning contains; empty means that there is none
+		want       string // part of the warning; empty means that there is none
 	}{
 		"fits":             {expression: "object.spec.size > 1"},
 		"an unknown field": {expression: "object.spec.length > 1", want: "undefined field 'length'"},
@@ -114,7 +114,7 @@ func TestExpressionsAreCheckedAgainstEveryKindThatAPolicyNames(t *testing.T) {
 	}
 }
 
-// countingMapper knows no kind and counts how often it is asked.
+// countingMapper knows no kind and counts the lookups.
 type countingMapper struct {
 	meta.ResettableRESTMapper
 	asked int

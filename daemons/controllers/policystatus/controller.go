@@ -1,6 +1,6 @@
-// Package policystatus says in the status of ValidatingAdmissionPolicies which of their
-// expressions do not fit the kinds that they are about: fields that are not there, types that
-// do not compare. It refuses nothing, and what policies decide is the API server's.
+// Package policystatus reports in the status of ValidatingAdmissionPolicies which expressions do not fit the kinds that
+// they apply to: missing fields, or types that cannot be compared. It refuses nothing. The API server evaluates the
+// policies.
 package policystatus
 
 import (
@@ -31,7 +31,7 @@ func New(c loop.Context) loop.Controller {
 	known := c.Client.Discovery()
 	p := &controller{Context: c, policies: policies.Lister(), checker: checker{
 		schemas: documents{known.RESTClient()},
-		// Kinds that are not known are looked for once more for each policy.
+		// Unknown kinds are looked up once more for each policy.
 		kinds: discovery.NewMapper(known),
 		log:   c.Log,
 	}}
@@ -50,7 +50,7 @@ func New(c loop.Context) loop.Controller {
 	return p
 }
 
-// checked says whether the status is about what the policy says now.
+// checked reports whether the status is about the present spec.
 func checked(p *admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 	return p.Status.TypeChecking != nil && p.Status.ObservedGeneration >= p.Generation
 }

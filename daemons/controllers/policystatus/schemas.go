@@ -103,8 +103,8 @@ func (s schemas) resolve(part spec.Schema, parents []string) (spec.Schema, error
 	return part, nil
 }
 
-// reference returns the name of the schema that part refers to; empty for none. A reference with a description of its
-// own is wrapped in allOf.
+// reference returns the name of the schema that part refers to, or "". A reference with its own description is wrapped
+// in allOf.
 func reference(part spec.Schema) string {
 	name := part.Ref.String()
 	for _, wrapped := range part.AllOf {

@@ -98,7 +98,8 @@ func (w *world) slices() string {
 	return strings.Join(names, " ")
 }
 
-// TestEndpointsOfSilentReplicasAreRemoved checks that the endpoints of a dead machine are removed. Proves S31.
+// TestEndpointsOfSilentReplicasAreRemoved checks that the endpoints of a dead machine are removed.
+// Proves S31.
 func TestEndpointsOfSilentReplicasAreRemoved(t *testing.T) {
 	w := newWorld(t)
 	for _, machine := range []string{"a", "b", "a.b"} {

@@ -24,10 +24,10 @@ type attributesClasses struct {
 	claims, volumes cache.Indexer
 }
 
-// byAttributes finds claims and volumes by the classes that they name.
+// byAttributes indexes claims and volumes by the VolumeAttributesClasses that they name.
 const byAttributes = "by classes of attributes"
 
-// NewAttributesClasses returns the controller of classes of volumes' attributes.
+// NewAttributesClasses returns the controller for VolumeAttributesClasses.
 func NewAttributesClasses(c loop.Context) loop.Controller {
 	all := informers.VolumeAttributesClasses(c.Informers)
 	claims, volumes := informers.PersistentVolumeClaims(c.Informers).
@@ -65,7 +65,8 @@ func NewAttributesClasses(c loop.Context) loop.Controller {
 	return p
 }
 
-// attributesOf returns the classes that a claim has, wants or is being changed to, or that a volume has.
+// attributesOf returns the VolumeAttributesClasses that a claim has, requests or is being changed to, or the one of a
+// volume.
 func attributesOf(obj any) (names []string) {
 	add := func(name *string) {
 		if name != nil && *name != "" && !slices.Contains(names, *name) {
@@ -90,7 +91,7 @@ func attributesOf(obj any) (names []string) {
 	return names
 }
 
-// sync lets a class go that nobody names.
+// sync removes the finalizer from a deleted class that no object names.
 func (p *attributesClasses) sync(ctx context.Context, name string) error {
 	class, err := p.classes.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -117,7 +118,8 @@ func (p *attributesClasses) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// used asks the caches, and the server before it believes that nobody is left: a claim may just have been made.
+// used reports whether a claim or volume names a class. It asks the caches, and if these have none, the API server: a
+// claim may be new.
 func (p *attributesClasses) used(ctx context.Context, name string) (bool, error) {
 	for _, from := range []cache.Indexer{p.volumes, p.claims} {
 		if keys, err := from.IndexKeys(byAttributes, name); err != nil || len(keys) > 0 {

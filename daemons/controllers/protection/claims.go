@@ -1,5 +1,5 @@
-// Package protection lets go of volumes and claims that are deleted, once nobody uses them: the API server has them
-// held by a finalizer from their beginning. Of claims that stay it says whether a pod uses them.
+// Package protection removes the finalizers of deleted volumes and claims once they are not in use. The API server adds
+// these finalizers at creation. For claims that stay, the package reports in their status whether a pod uses them.
 package protection
 
 import (
@@ -26,10 +26,10 @@ type claims struct {
 	pods   cache.Indexer
 }
 
-// byClaim finds pods by the claims that they name.
+// byClaim indexes pods by the claims that they name.
 const byClaim = "by claims"
 
-// NewClaims returns the controller of claims.
+// NewClaims returns the controller for claims.
 func NewClaims(c loop.Context) loop.Controller {
 	all, pods := informers.PersistentVolumeClaims(c.Informers), informers.Pods(c.Informers).Informer()
 	_ = pods.AddIndexers(cache.Indexers{byClaim: func(obj any) ([]string, error) { return claimsOf(obj), nil }})
@@ -63,7 +63,7 @@ func NewClaims(c loop.Context) loop.Controller {
 	return p
 }
 
-// claimsOf are the claims that a pod names, by namespace/name.
+// claimsOf returns the claims that a pod names, as namespace/name.
 func claimsOf(obj any) (keys []string) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || pod == nil {
@@ -77,13 +77,13 @@ func claimsOf(obj any) (keys []string) {
 	return keys
 }
 
-// due says whether a finalizer has to be added or removed: an object that stays must have it, one that
+// due reports whether a finalizer has to be added or removed: an object that stays must have it, one that
 // is being deleted must lose it.
 func due(obj metav1.Object, finalizer string) bool {
 	return (obj.GetDeletionTimestamp() != nil) == slices.Contains(obj.GetFinalizers(), finalizer)
 }
 
-// claimOf is the name of the claim behind a pod's volume, or "".
+// claimOf returns the name of the claim behind a pod's volume, or "".
 func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -94,13 +94,13 @@ func claimOf(pod *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// uses says whether a pod keeps a claim from being deleted. A pod without a node does not use it yet.
+// uses reports whether a pod prevents the deletion of a claim. A pod without a node does not use it yet.
 func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	return pod.Spec.NodeName != "" && names(pod, claim, !shutDown(pod))
 }
 
-// names says whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only when
-// own is true.
+// names reports whether a pod names a claim. The claim of an ephemeral volume counts only for its own pod, and only
+// when own is true.
 func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -111,8 +111,8 @@ func names(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, own bool) bool 
 	return false
 }
 
-// shutDown says whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was
-// forced. Such a pod may wait for its own claims to go, so that they must not wait for it.
+// shutDown reports whether a deleted pod waits only for its finalizers: its kubelet has finished, or its deletion was
+// forced. Such a pod may itself wait for its own claims to be deleted, so the claims must not wait for it.
 func shutDown(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }
@@ -151,8 +151,8 @@ func (p *claims) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// used asks the cache, and the server before it believes that nobody is left: a pod may just
-// have been given a node.
+// used reports whether a pod uses a claim. It asks the cache, and if that has no such pod, the API server: a pod may
+// just have been scheduled.
 func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	if known, err := p.known(claim, uses); err != nil || known {
 		return known, err
@@ -166,7 +166,7 @@ func (p *claims) used(ctx context.Context, claim *corev1.PersistentVolumeClaim) 
 	return slices.ContainsFunc(live.Items, func(pod corev1.Pod) bool { return uses(&pod, claim) }), nil
 }
 
-// known says whether a pod of the cache uses a claim in the sense of by.
+// known reports whether a pod in the cache uses a claim according to by.
 func (p *claims) known(
 	claim *corev1.PersistentVolumeClaim,
 	by func(*corev1.Pod, *corev1.PersistentVolumeClaim) bool,
@@ -178,7 +178,7 @@ func (p *claims) known(
 	}), err
 }
 
-// turned adds a finalizer that is not there and takes away one that is.
+// turned adds a finalizer that is missing, or removes it if it is present.
 func turned(finalizers []string, f string) []string {
 	if slices.Contains(finalizers, f) {
 		return slices.DeleteFunc(finalizers, func(have string) bool { return have == f })

@@ -10,7 +10,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// S12: who keeps a claim from going.
+// The test covers which pods prevent the deletion of a claim.
+// Proves S12.
 func TestWhoKeepsAClaim(t *testing.T) {
 	claim := func(owner types.UID) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "p-v"}}
@@ -33,7 +34,7 @@ func TestWhoKeepsAClaim(t *testing.T) {
 		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
 	}
 	own := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
-	// going is a pod that is being deleted and has so many seconds left.
+	// going returns a pod that is being deleted with a grace period in seconds.
 	going := func(seconds int64, source corev1.VolumeSource) *corev1.Pod {
 		p, now := pod("n", corev1.PodRunning, source), metav1.Now()
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &now, &seconds

@@ -10,18 +10,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// reported says whether a claim's status says whether it is used: it has a volume and stays.
+// reported reports whether a claim's status should report its use: it is bound and not being deleted.
 func reported(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.DeletionTimestamp == nil
 }
 
-// wants says whether a pod counts as one that uses a claim. One that waits for a node does; one that has ended does
-// not.
+// wants reports whether a pod counts as a user of a claim. A pod that waits for a node counts. A pod that has ended
+// does not.
 func wants(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	return !ended(pod) && names(pod, claim, true)
 }
 
-// report says in a claim's status whether a pod uses it, and since when it is so.
+// report writes to a claim's status whether a pod uses it, and since when.
 func (p *claims) report(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if !reported(claim) {
 		return nil
@@ -42,8 +42,8 @@ func (p *claims) report(ctx context.Context, claim *corev1.PersistentVolumeClaim
 	return nil
 }
 
-// setUnused sets the condition Unused and says whether that changed anything. Its time is that of the last change
-// between used and unused.
+// setUnused sets the condition Unused and reports whether that changed anything. The transition time is that of the
+// last change between used and unused.
 func setUnused(s *corev1.PersistentVolumeClaimStatus, unused bool, now time.Time) bool {
 	c := corev1.PersistentVolumeClaimCondition{
 		Type:               corev1.PersistentVolumeClaimUnused,

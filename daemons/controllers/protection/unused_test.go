@@ -15,8 +15,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A claim's condition Unused says whether a pod uses it and since when that is so. Every step is a minute after the one
-// before.
+// The condition Unused reports whether a pod uses a claim, and since when. Each step happens a minute after the
+// previous one.
 func TestAClaimSaysSinceWhenItIsUnused(t *testing.T) {
 	pod := func(name, node string, phase corev1.PodPhase) *corev1.Pod {
 		return &corev1.Pod{

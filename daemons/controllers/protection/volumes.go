@@ -21,7 +21,7 @@ type volumes struct {
 	volumes corelisters.PersistentVolumeLister
 }
 
-// NewVolumes returns the controller of volumes.
+// NewVolumes returns the controller for volumes.
 func NewVolumes(c loop.Context) loop.Controller {
 	all := informers.PersistentVolumes(c.Informers)
 	p := &volumes{Context: c, volumes: all.Lister()}
@@ -40,7 +40,7 @@ func NewVolumes(c loop.Context) loop.Controller {
 	return p
 }
 
-// sync lets a volume go that is bound to no claim.
+// sync adds the finalizer to a volume, or removes it from a deleted volume that is not bound.
 func (p *volumes) sync(ctx context.Context, name string) error {
 	v, err := p.volumes.Get(name)
 	if apierrors.IsNotFound(err) {

@@ -23,15 +23,15 @@ import (
 
 type controller struct {
 	loop.Context
-	loop.Loop // of claims by namespace/name, and of volumes by name
+	loop.Loop // keys are namespace/name for claims, and the name for volumes
 	claims    corelisters.PersistentVolumeClaimLister
 	volumes   corelisters.PersistentVolumeLister
 	classes   storagelisters.StorageClassLister
-	// attributes are classes of volumes' attributes.
+	// attributes lists VolumeAttributesClasses.
 	attributes storagelisters.VolumeAttributesClassLister
-	// grow has a node's kubelet let a volume's directory hold so many bytes.
+	// grow asks a node's kubelet to raise the size limit of a volume's directory to a number of bytes.
 	grow func(ctx context.Context, node, volume string, bytes int64) error
-	// remove has a node's kubelet remove a volume's directory; nil means that it is gone.
+	// remove asks a node's kubelet to remove a volume's directory. It returns nil once the directory is gone.
 	remove func(ctx context.Context, node string, v *corev1.PersistentVolume) error
 	used   used
 }
@@ -93,7 +93,7 @@ func New(c loop.Context) loop.Controller {
 	return p
 }
 
-// attributesChanged looks at the claims that ask for a class of attributes.
+// attributesChanged queues the claims that use a VolumeAttributesClass.
 func (p *controller) attributesChanged(name string) {
 	claims, err := p.claims.List(labels.Everything())
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *controller) attributesChanged(name string) {
 	}
 }
 
-// classChanged looks at the claims of a class.
+// classChanged queues the claims of a StorageClass.
 func (p *controller) classChanged(obj any) {
 	class, ok := obj.(*storagev1.StorageClass)
 	if !ok || class.Provisioner != directory.Provisioner {
@@ -123,7 +123,7 @@ func (p *controller) classChanged(obj any) {
 	}
 }
 
-// nodeCame looks at what could not be removed while the node was not there.
+// nodeCame queues the volumes that could not be removed while their node did not exist.
 func (p *controller) nodeCame(name string) {
 	volumes, err := p.volumes.List(labels.Everything())
 	if err != nil {
@@ -162,7 +162,8 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	if !wanted(claim, class) {
 		return nil
 	}
-	// A volume for a claim that is gone, or has got one meanwhile, would have to be removed again.
+	// Read the claim from the API server: a volume for a claim that is gone or already bound would have to be removed
+	// again.
 	live, err := p.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (live.UID != claim.UID || !wanted(live, class)) {
 		return nil
@@ -172,7 +173,7 @@ func (p *controller) syncClaim(ctx context.Context, namespace, name string) erro
 	return p.provision(ctx, live, class)
 }
 
-// change does about the volume of a claim what the claim asks for by now.
+// change adapts the volume of a bound claim to the claim's present spec.
 func (p *controller) change(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	v, err := p.volumes.Get(claim.Spec.VolumeName)
 	if apierrors.IsNotFound(err) {
@@ -223,7 +224,7 @@ func (p *controller) provision(
 		if errors.Is(err, errElsewhere) {
 			return p.chooseAgain(ctx, claim)
 		}
-		return nil // until the claim or its class is another
+		return nil // until the claim or its class changes
 	}
 	if _, err := p.volumes.Get(v.Name); err == nil {
 		return nil // it waits to be bound
@@ -237,7 +238,7 @@ func (p *controller) provision(
 	)
 	_, err = p.Client.CoreV1().PersistentVolumes().Create(ctx, v, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return nil // made before this cache knew
+		return nil // created before, and not yet in the cache
 	} else if err != nil {
 		p.Events.Eventf(claim, corev1.EventTypeWarning, "ProvisioningFailed", "Error saving volume: %v", err)
 		return fmt.Errorf("create volume %s: %w", v.Name, err)
@@ -252,7 +253,7 @@ func (p *controller) provision(
 	return nil
 }
 
-// chooseAgain has the scheduler choose another node.
+// chooseAgain removes the selected node from a claim, so that the scheduler selects another.
 func (p *controller) chooseAgain(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	updated := claim.DeepCopy()
 	delete(updated.Annotations, storage.AnnSelectedNode)

@@ -14,15 +14,14 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// belongs says whether a claim and a volume are bound to each other.
+// belongs reports whether a claim and a volume are bound to each other.
 func belongs(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == v.Name && v.Spec.ClaimRef != nil &&
 		v.Spec.ClaimRef.UID == claim.UID
 }
 
-// Growth returns how large a bound claim's volume becomes, or nil where nothing is to be done. That the class lets
-// claims grow was looked at when the claim asked for it. What was asked for in vain may be asked for less: then that
-// counts.
+// Growth returns the new size of a bound claim's volume, or nil if it does not grow. Admission has already checked that
+// the class allows expansion. After a failed expansion, the claim may ask for less; the present request counts.
 func Growth(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *resource.Quantity {
 	if !directory.Provisioned(v) || !belongs(claim, v) {
 		return nil
@@ -34,9 +33,8 @@ func Growth(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) *re
 	return &size
 }
 
-// expand lets a claim grow: the directory first, then the volume, then what the claim says of itself. A directory's
-// size is its node's affair alone, so that a claim's growth is over when the node has answered: no pod has to be
-// started for it.
+// expand enlarges a claim's volume: the directory first, then the volume object, then the claim's status. Only the node
+// limits a directory's size, so the expansion is complete once the node has answered. No pod has to be started for it.
 func (p *controller) expand(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,
@@ -76,7 +74,7 @@ func (p *controller) expand(
 	return err
 }
 
-// enlarge has the node give the directory the size, and the volume say so.
+// enlarge asks the node to resize the directory, and writes the new capacity to the volume.
 func (p *controller) enlarge(ctx context.Context, v *corev1.PersistentVolume, size resource.Quantity) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
@@ -98,7 +96,7 @@ func (p *controller) enlarge(ctx context.Context, v *corev1.PersistentVolume, si
 	return err
 }
 
-// growing is the status of a claim whose volume is being made larger.
+// growing returns the status of a claim whose volume is being expanded.
 func growing(
 	was corev1.PersistentVolumeClaimStatus,
 	size resource.Quantity,
@@ -109,7 +107,7 @@ func growing(
 	if state := s.AllocatedResourceStatuses[corev1.ResourceStorage]; state == corev1.PersistentVolumeClaimControllerResizeInfeasible &&
 		named &&
 		allocated.Cmp(size) == 0 {
-		return s // it is tried again, and is not promised anew
+		return s // an infeasible expansion is tried again without being announced again
 	}
 	allocate(&s, size, corev1.PersistentVolumeClaimControllerResizeInProgress)
 	s.Conditions = without(s.Conditions, corev1.PersistentVolumeClaimControllerResizeError)
@@ -117,7 +115,7 @@ func growing(
 	return s
 }
 
-// growthFailed is the status of a claim whose volume could not be made larger: not now, or not at all.
+// growthFailed returns the status of a claim whose expansion failed, temporarily or as infeasible.
 func growthFailed(
 	was corev1.PersistentVolumeClaimStatus,
 	why error,
@@ -141,7 +139,7 @@ func growthFailed(
 	return s
 }
 
-// grown is the status of a claim whose volume has been made larger.
+// grown returns the status of a claim whose volume has been expanded.
 func grown(was corev1.PersistentVolumeClaimStatus, size resource.Quantity) corev1.PersistentVolumeClaimStatus {
 	s := *was.DeepCopy()
 	s.Capacity = corev1.ResourceList{corev1.ResourceStorage: size}
@@ -166,7 +164,8 @@ func allocate(s *corev1.PersistentVolumeClaimStatus, size resource.Quantity, sta
 	s.AllocatedResources[corev1.ResourceStorage], s.AllocatedResourceStatuses[corev1.ResourceStorage] = size, state
 }
 
-// with returns conditions of which one is true and says the message. When it came to that stays.
+// with returns conditions in which the condition kind is true with a message. A condition that is already true retains
+// its transition time.
 func with(
 	conditions []corev1.PersistentVolumeClaimCondition,
 	kind corev1.PersistentVolumeClaimConditionType,
@@ -183,7 +182,7 @@ func with(
 		Type: kind, Status: corev1.ConditionTrue, Message: message, LastTransitionTime: metav1.NewTime(now)})
 }
 
-// without returns the conditions of other kinds.
+// without returns the conditions that are not of the given kinds.
 func without(
 	conditions []corev1.PersistentVolumeClaimCondition,
 	kinds ...corev1.PersistentVolumeClaimConditionType,
@@ -200,7 +199,7 @@ func without(
 	return kept
 }
 
-// writeStatus writes a claim's status where it differs, and returns the claim; nil for one that is gone.
+// writeStatus writes a claim's status if it differs, and returns the claim. It returns nil if the claim is gone.
 func (p *controller) writeStatus(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,

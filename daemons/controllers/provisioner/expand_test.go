@@ -17,7 +17,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// conditionsOf are the kinds of a claim's conditions, in their order.
+// conditionsOf returns the types of a claim's conditions in order.
 func conditionsOf(c *corev1.PersistentVolumeClaim) string {
 	var kinds []string
 	for _, x := range c.Status.Conditions {
@@ -26,7 +26,8 @@ func conditionsOf(c *corev1.PersistentVolumeClaim) string {
 	return strings.Join(kinds, " ")
 }
 
-// What a claim says while its volume grows, when that fails for now or for good, and when less is asked for after that.
+// The test covers a claim's status while its volume grows, after temporary and permanent failures, and after the
+// request is reduced.
 func TestAClaimSaysHowItGrows(t *testing.T) {
 	claim := claimOn("n")
 	v, err := Make(claim, class(), machine(map[string]string{"kubernetes.io/hostname": "n"}))
@@ -132,7 +133,7 @@ func TestAttributesAreRefusedWithAReason(t *testing.T) {
 	for name, c := range map[string]struct {
 		wants *string
 		class *storagev1.VolumeAttributesClass
-		was   bool // it said that it was infeasible
+		was   bool // it was reported as infeasible
 		state corev1.PersistentVolumeClaimModifyVolumeStatus
 		why   string
 	}{

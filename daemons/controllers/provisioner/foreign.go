@@ -20,8 +20,7 @@ type foreign struct {
 	volumes corelisters.PersistentVolumeLister
 }
 
-// NewForeign returns the controller that says of claims that grow who has to make their volumes larger: where those are
-// not ours, the programs that came with them.
+// NewForeign returns the controller that records an event on claims whose volumes another provisioner has to expand.
 func NewForeign(c loop.Context) loop.Controller {
 	claims, volumes := informers.PersistentVolumeClaims(c.Informers), informers.PersistentVolumes(c.Informers)
 	f := &foreign{Context: c, claims: claims.Lister(), volumes: volumes.Lister()}
@@ -66,7 +65,7 @@ func (f *foreign) sync(_ context.Context, key string) error {
 	return nil
 }
 
-// Abroad says whether a claim waits for its volume to grow by somebody else.
+// Abroad reports whether a claim waits for another provisioner to expand its volume.
 func Abroad(claim *corev1.PersistentVolumeClaim, v *corev1.PersistentVolume) bool {
 	return belongs(claim, v) && !directory.Provisioned(v) &&
 		claim.Status.Capacity.Storage().Cmp(*claim.Spec.Resources.Requests.Storage()) < 0

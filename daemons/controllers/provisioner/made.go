@@ -13,13 +13,13 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// used are the claims, by namespace/name, of which it is still to be noted that a pod has had them.
+// used holds the claims, by namespace/name, whose volumes have to be marked as used by a pod.
 type used struct {
 	mu     sync.Mutex
 	claims map[string]bool
 }
 
-// by returns the claims that a pod has mounted by its status: its containers start only after that.
+// by returns the claims that a pod has mounted according to its status: containers start only after the mounts.
 func (u *used) by(pod *corev1.Pod) (keys []string) {
 	if pod.Status.Phase != corev1.PodRunning && pod.Status.Phase != corev1.PodSucceeded {
 		return nil
@@ -56,8 +56,8 @@ func (u *used) forget(key string) {
 	delete(u.claims, key)
 }
 
-// noteMade says of a volume that a pod has had it, so that the node's kubelet does not take a directory that is missing
-// for one that was never made: the machine may have been installed anew, and knows nothing of it by itself.
+// noteMade marks a volume whose directory a pod has used. If the directory is missing later, the kubelet then knows
+// that it existed. A reinstalled machine could not know that by itself.
 func (p *controller) noteMade(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,

@@ -12,8 +12,9 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// TestAVolumeSaysThatAPodHasHadIt is what keeps a machine that was installed anew from giving a claim with data an
-// empty directory (S30).
+// TestAVolumeSaysThatAPodHasHadIt checks the annotation that prevents a reinstalled machine from creating an empty
+// directory for a claim with data.
+// Proves S30.
 func TestAVolumeSaysThatAPodHasHadIt(t *testing.T) {
 	with := func(phase corev1.PodPhase, source corev1.VolumeSource) *corev1.Pod {
 		return &corev1.Pod{

@@ -1,6 +1,7 @@
-// Package provisioner makes and removes the volumes of clusterctl.local/directory: directories of nodes. It makes
-// objects, and asks kubelets to remove directories; the kubelet makes them when it mounts them and holds them to their
-// size (daemons/kubelet/volume/projects.go), the binder binds, the scheduler chooses the node.
+// Package provisioner creates and removes the volumes of clusterctl.local/directory, which are directories of nodes. It
+// creates the objects, and asks kubelets to remove and resize directories. The kubelet creates a directory when it
+// mounts it and enforces its size (daemons/kubelet/volume/projects.go). The binder binds the volumes, and the scheduler
+// selects the node.
 package provisioner
 
 import (
@@ -17,18 +18,18 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// wanted says whether a claim waits for a volume of ours.
+// wanted reports whether a claim waits for this provisioner to create a volume.
 func wanted(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) bool {
 	return claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil && class != nil &&
 		class.Provisioner == directory.Provisioner &&
 		claim.Annotations[storage.AnnStorageProvisioner] == directory.Provisioner
 }
 
-// errElsewhere says that the chosen node cannot have the volume, and another might.
+// errElsewhere means that the selected node cannot have the volume, while another node might.
 var errElsewhere = errors.New("another node is needed")
 
-// Make returns the volume that a claim gets on the node that was chosen for it, or why it gets none. node is nil when
-// there is none of the name.
+// Make returns the volume for a claim on its selected node, or the reason why there is none. node is nil if it does not
+// exist.
 func Make(
 	claim *corev1.PersistentVolumeClaim,
 	class *storagev1.StorageClass,
@@ -96,7 +97,7 @@ func Make(
 	}, nil
 }
 
-// refusal says what a claim or its class asks for that a directory of a node is not.
+// refusal returns an error if a claim or its class needs something that a directory does not offer.
 func refusal(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
 	for _, m := range claim.Spec.AccessModes {
 		if m != corev1.ReadWriteOnce && m != corev1.ReadWriteOncePod {

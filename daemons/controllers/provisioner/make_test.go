@@ -65,7 +65,7 @@ func TestWhatADirectoryIsNot(t *testing.T) {
 		change func(*corev1.PersistentVolumeClaim, *storagev1.StorageClass)
 		node   *corev1.Node
 		want   string
-		again  bool // another node might do
+		again  bool // another node might work
 	}{
 		"no node chosen": {func(c *corev1.PersistentVolumeClaim, _ *storagev1.StorageClass) { c.Annotations = nil },
 			nil, "volumeBindingMode WaitForFirstConsumer", false},

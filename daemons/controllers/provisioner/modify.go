@@ -12,8 +12,9 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// modify says of a claim that asks for a class of attributes that a directory has none. It is never carried out; until
-// the claim asks for what it had, its status says so. It returns the claim as it is then, nil for one that is gone.
+// modify handles a claim that asks for a VolumeAttributesClass: directories have no attributes. The request is never
+// carried out. The claim's status reports that until the claim asks for its previous class again. modify returns the
+// updated claim, or nil if it is gone.
 func (p *controller) modify(
 	ctx context.Context,
 	claim *corev1.PersistentVolumeClaim,
@@ -35,8 +36,8 @@ func (p *controller) modify(
 	return written, err
 }
 
-// Modified returns what becomes of the status of a bound claim by the class of attributes that it asks for, and what is
-// said of it. class is that class, nil where there is none of the name.
+// Modified returns the status that a bound claim should have for the VolumeAttributesClass that it asks for, and a
+// message. class is nil if it does not exist.
 func Modified(
 	claim *corev1.PersistentVolumeClaim,
 	class *storagev1.VolumeAttributesClass,

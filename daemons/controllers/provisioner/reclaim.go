@@ -8,18 +8,18 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// An Action is what is to be done about a volume of ours.
+// Action is what has to be done with a volume of this provisioner.
 type Action string
 
-// The actions.
+// Actions for a volume.
 const (
-	Leave  Action = ""       // it is somebody's, or is to be kept
-	Remove Action = "remove" // its directory first, then the object
-	LetGo  Action = "let go" // the object alone: it is deleted, and its policy keeps the data
+	Leave  Action = ""       // it is in use, or has to be retained
+	Remove Action = "remove" // remove its directory, then the object
+	LetGo  Action = "let go" // remove only the finalizer: the object is being deleted, and its policy retains the data
 )
 
-// DecideVolume decides about a volume. What the claim that it names says is looked at before anything is removed, see
-// unclaimed.
+// DecideVolume returns the action for a volume. Before anything is removed, the claim that the volume names is checked
+// by unclaimed.
 func DecideVolume(v *corev1.PersistentVolume) Action {
 	if !directory.Provisioned(v) {
 		return Leave
@@ -42,15 +42,15 @@ func DecideVolume(v *corev1.PersistentVolume) Action {
 	return Leave
 }
 
-// unclaimed says whether a volume is nobody's: the claim that it names is gone (nil), is another of that name, or has
-// another volume.
+// unclaimed reports whether no claim uses a volume: the claim that it names is gone (nil), is another claim of that
+// name, or has another volume.
 func unclaimed(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Spec.ClaimRef
 	switch {
 	case ref == nil:
 		return true
 	case ref.UID == "":
-		return false // reserved for whoever has the name
+		return false // reserved for any claim with that name
 	case claim == nil || claim.UID != ref.UID:
 		return true
 	}

@@ -72,8 +72,8 @@ func TestWhatBecomesOfAVolume(t *testing.T) {
 	}
 }
 
-// What is removed is what the API server says is nobody's, on a node that it says is there, after the kubelet said that
-// it is gone.
+// A volume is removed only if the API server confirms that it is unused and that its node exists, and after the kubelet
+// has removed the directory.
 func TestNothingIsRemovedOnAGuess(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 	of := func(uid, volume string) *corev1.PersistentVolumeClaim {
@@ -108,7 +108,7 @@ func TestNothingIsRemovedOnAGuess(t *testing.T) {
 	for name, c := range map[string]struct {
 		v       *corev1.PersistentVolume
 		objects []runtime.Object
-		deny    string // the resource that cannot be read
+		deny    string // a resource that cannot be read
 		how     error
 		kubelet error
 		asked   bool

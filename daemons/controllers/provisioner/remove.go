@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// syncVolume removes a volume that is nobody's any more, as the API server has it and not a cache.
+// syncVolume removes a volume that is no longer used. It reads the volume from the API server, not from a cache.
 func (p *controller) syncVolume(ctx context.Context, name string) error {
 	v, err := p.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -47,8 +47,8 @@ func (p *controller) syncVolume(ctx context.Context, name string) error {
 	return p.reclaim(ctx, v)
 }
 
-// reclaim removes the directory, and the object when that is done. What cannot be done is said and the object stays: it
-// is what leads to the data.
+// reclaim removes the directory, and then the object. If the directory cannot be removed, it reports why and the object
+// stays, because only the object leads to the data.
 func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) error {
 	node := v.Annotations[directory.NodeAnnotation]
 	if node == "" || v.Spec.Local == nil || v.Spec.Local.Path != directory.Path(v.Name) {
@@ -78,8 +78,8 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 	}
 	err = p.remove(ctx, node, v)
 	if apierrors.HasStatusCause(err, directory.Missing) {
-		// Nobody knows that the data is gone: its disk may be mounted again. The kubelet is asked until it is, or until
-		// the volume does not say any more that it was made.
+		// It is not certain that the data is gone: its disk may be mounted again. Repeat the request until the
+		// directory is removed, or until the volume's annotation no longer says that it existed.
 		if failed := p.fail(ctx, v, fmt.Sprintf("node %s: %v", node, err)); failed != nil {
 			return failed
 		}
@@ -105,7 +105,7 @@ func (p *controller) reclaim(ctx context.Context, v *corev1.PersistentVolume) er
 	return p.letGo(ctx, v)
 }
 
-// letGo takes the finalizer off a volume that is being deleted.
+// letGo removes the finalizer from a volume that is being deleted.
 func (p *controller) letGo(ctx context.Context, v *corev1.PersistentVolume) error {
 	updated := v.DeepCopy()
 	updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool { return f == directory.Finalizer })
@@ -116,7 +116,7 @@ func (p *controller) letGo(ctx context.Context, v *corev1.PersistentVolume) erro
 	return nil
 }
 
-// fail says why a volume stays.
+// fail records why a volume cannot be removed.
 func (p *controller) fail(ctx context.Context, v *corev1.PersistentVolume, message string) error {
 	if v.Status.Phase == corev1.VolumeFailed && v.Status.Message == message {
 		return nil
@@ -131,10 +131,10 @@ func (p *controller) fail(ctx context.Context, v *corev1.PersistentVolume, messa
 	return nil
 }
 
-// removeTime bounds one request to a kubelet. Removing goes on without it, and the next request hears of the end.
+// removeTime bounds one request to a kubelet. The kubelet continues after it, and a later request gets the result.
 const removeTime = time.Minute
 
-// askToGrow has a kubelet let a directory hold more.
+// askToGrow asks a kubelet to raise the size limit of a directory.
 func (p *controller) askToGrow(ctx context.Context, node, volume string, bytes int64) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
@@ -151,8 +151,8 @@ func (p *controller) askToGrow(ctx context.Context, node, volume string, bytes i
 	return done(body, err, volume)
 }
 
-// askKubelet has a kubelet remove a directory by way of the API server. Only the kubelet's own word counts: that
-// somebody on the way has not found something says nothing about the directory.
+// askKubelet asks a kubelet through the API server to remove a directory. Only an answer of the kubelet itself counts:
+// a 404 from a proxy on the way proves nothing about the directory.
 func (p *controller) askKubelet(ctx context.Context, node string, v *corev1.PersistentVolume) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTime)
 	defer cancel()
@@ -173,8 +173,8 @@ func (p *controller) askKubelet(ctx context.Context, node string, v *corev1.Pers
 	return done(body, err, v.Name)
 }
 
-// done reads a kubelet's answer: that the volume is gone, or as large as it is to be, or why not. Who answers for
-// somebody else says nothing about the volume.
+// done interprets the answer to a request about a volume: nil if the kubelet has done it, else why not. An answer that
+// is not the kubelet's own is an error.
 func done(body []byte, err error, volume string) error {
 	var said metav1.Status
 	unread := json.Unmarshal(body, &said)

@@ -1,6 +1,5 @@
-// Package replicaset keeps as many pods as a ReplicaSet, or a ReplicationController, asks for: it makes,
-// adopts, releases and deletes them, and reports how many there are. Which template to run is
-// the Deployment controller's decision.
+// Package replicaset runs as many pods as a ReplicaSet or ReplicationController asks for. It creates, adopts, releases
+// and deletes pods, and reports their numbers. The Deployment controller decides which template to run.
 package replicaset
 
 import (
@@ -27,10 +26,10 @@ type controller struct {
 	expect loop.Expectations
 }
 
-// New returns the controller of ReplicaSets.
+// New returns the controller for ReplicaSets.
 func New(c loop.Context) loop.Controller { return of(c, replicaSets(c)) }
 
-// NewReplicationControllers returns the controller of ReplicationControllers.
+// NewReplicationControllers returns the controller for ReplicationControllers.
 func NewReplicationControllers(c loop.Context) loop.Controller {
 	return of(c, replicationControllers(c))
 }
@@ -86,7 +85,7 @@ func (r *controller) podChanged(old, obj any) {
 	}
 }
 
-// wakeAdopters queues the sets whose selector matches a pod that nobody controls.
+// wakeAdopters queues the sets whose selector matches an orphaned pod.
 func (r *controller) wakeAdopters(pod *corev1.Pod) {
 	for _, key := range r.matching(pod) {
 		r.Queue().Add(key)
@@ -149,7 +148,7 @@ func (r *controller) claim(ctx context.Context, set *set, selector labels.Select
 	)
 }
 
-// manage makes the pods that are missing, or deletes those that are too many.
+// manage creates missing pods, or deletes excess pods.
 func (r *controller) manage(ctx context.Context, key string, set *set, active []*corev1.Pod) error {
 	want := int(replicas(set.ReplicaSet))
 	switch missing := want - len(active); {
@@ -176,7 +175,7 @@ func (r *controller) manage(ctx context.Context, key string, set *set, active []
 	return nil
 }
 
-// still reports whether a set is as it was decided about.
+// still returns a function that reports whether a set's spec is unchanged since the decision.
 func (r *controller) still(set *set) func() bool {
 	return func() bool {
 		is, err := r.get(set.Namespace, set.Name)
@@ -205,8 +204,8 @@ func (r *controller) deleteSome(ctx context.Context, key string, set *set, activ
 	return err
 }
 
-// together counts, by their nodes, a set's active pods and those of the sets that its own controller has besides: of
-// pods that do the same, those go first that are on one node.
+// together counts by node the active pods of a set and of the other sets with the same controller. When pods are
+// deleted, those on nodes with many such pods go first.
 func (r *controller) together(set *set, active []*corev1.Pod) map[string]int {
 	out := map[string]int{}
 	for _, pod := range active {

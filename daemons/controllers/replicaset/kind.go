@@ -15,24 +15,24 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// set is an object of either kind, as a ReplicaSet.
+// set is an object of either kind in the form of a ReplicaSet.
 type set struct {
 	*appsv1.ReplicaSet
-	object loop.Owned // as it is, for events
+	object loop.Owned // the original object, for events
 }
 
-// kind is what differs between the kinds.
+// kind holds the differences between ReplicaSets and ReplicationControllers.
 type kind struct {
 	gvk      schema.GroupVersionKind
 	name     string // of the loop
 	counted  string // upstream's name of its queue; empty means name
 	workers  int
-	ending   bool // its status says how many pods are terminating
+	ending   bool // its status has the number of terminating pods
 	informer cache.SharedIndexInformer
 	get      func(namespace, name string) (*set, error)
 	live     func(ctx context.Context, namespace, name string) (metav1.Object, error)
-	matching func(pod *corev1.Pod) []string // keys of those whose selector matches
-	siblings func(s *set) []types.UID       // the others that have the same controller
+	matching func(pod *corev1.Pod) []string // returns the keys of sets whose selector matches
+	siblings func(s *set) []types.UID       // returns the other sets with the same controller
 	update   func(ctx context.Context, s *set, status appsv1.ReplicaSetStatus) error
 }
 
@@ -52,7 +52,7 @@ func replicaSets(c loop.Context) kind {
 		matching: func(pod *corev1.Pod) (keys []string) {
 			list, err := sets.Lister().GetPodReplicaSets(pod)
 			if err != nil {
-				return nil // nobody matches
+				return nil // no set matches
 			}
 			for _, s := range list {
 				keys = append(keys, s.Namespace+"/"+s.Name)
@@ -66,7 +66,7 @@ func replicaSets(c loop.Context) kind {
 			}
 			list, err := sets.Lister().ReplicaSets(s.Namespace).List(labels.Everything())
 			if err != nil {
-				return nil // the order is not worth a failure
+				return nil // the deletion order is not worth failing for
 			}
 			for _, other := range list {
 				if ref := metav1.GetControllerOfNoCopy(other); ref != nil && ref.UID == controller.UID &&
@@ -104,7 +104,7 @@ func replicationControllers(c loop.Context) kind {
 		matching: func(pod *corev1.Pod) (keys []string) {
 			matching, err := list.Lister().GetPodControllers(pod)
 			if err != nil {
-				return nil // nobody matches
+				return nil // no controller matches
 			}
 			for _, r := range matching {
 				keys = append(keys, r.Namespace+"/"+r.Name)
@@ -123,8 +123,8 @@ func replicationControllers(c loop.Context) kind {
 	}
 }
 
-// asReplicaSet is a ReplicationController as a ReplicaSet. An empty selector is its template's labels, by default;
-// should there be none either, nothing matches.
+// asReplicaSet converts a ReplicationController to a ReplicaSet. An empty selector defaults to the labels of the
+// template. If there are none either, nothing matches.
 func asReplicaSet(r *corev1.ReplicationController) *appsv1.ReplicaSet {
 	s := &appsv1.ReplicaSet{ObjectMeta: r.ObjectMeta}
 	s.Spec.Replicas, s.Spec.MinReadySeconds = r.Spec.Replicas, r.Spec.MinReadySeconds
@@ -149,7 +149,8 @@ func asReplicaSet(r *corev1.ReplicationController) *appsv1.ReplicaSet {
 	return s
 }
 
-// ofReplicationController is a status as that of a ReplicationController, which does not say how many pods terminate.
+// ofReplicationController converts a status to that of a ReplicationController, which has no number of terminating
+// pods.
 func ofReplicationController(s appsv1.ReplicaSetStatus) corev1.ReplicationControllerStatus {
 	status := corev1.ReplicationControllerStatus{
 		Replicas:             s.Replicas,

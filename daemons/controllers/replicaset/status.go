@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// Status is what a set's status should say, given its active pods, all its pods, and
-// what went wrong with the last attempt to make or delete some.
+// Status returns the status that a set should have, given its active pods, all its pods, and the error of the last
+// attempt to create or delete pods.
 func Status(set *appsv1.ReplicaSet, active, all []*corev1.Pod, failure error, now time.Time) appsv1.ReplicaSetStatus {
 	status := *set.Status.DeepCopy()
 	status.ObservedGeneration = set.Generation
@@ -56,7 +56,7 @@ func failureCondition(
 		if c.Type != appsv1.ReplicaSetReplicaFailure {
 			kept = append(kept, c)
 		} else if failure != nil {
-			return conditions // the first failure stays until it is over
+			return conditions // the first failure stays until it is resolved
 		}
 	}
 	if failure == nil {

@@ -156,7 +156,8 @@ func TestTheStatusCountsPods(t *testing.T) {
 	}
 }
 
-// Who takes over in the middle of minReadySeconds looks again when they are over, and not as long after.
+// A new leader in the middle of minReadySeconds syncs again when the remaining time has passed, not after the whole
+// period.
 func TestASetIsLookedAtAgainWhenItsNextPodIsAvailable(t *testing.T) {
 	set := webSet("web", 1)
 	set.Spec.MinReadySeconds = 60
@@ -291,7 +292,7 @@ func TestWhatFailsIsSaidUntilItIsOver(t *testing.T) {
 	}
 }
 
-// Pods of one deployment that are on one node go first, whichever of its sets they are of.
+// Of a deployment's pods, those that share a node are deleted first, even if they belong to different sets.
 func TestPodsBesideThoseOfAnotherSetOfTheDeploymentGoFirst(t *testing.T) {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", UID: "d"}}
 	owned := []metav1.OwnerReference{

@@ -1,6 +1,6 @@
-// Package resourceclaim makes the claims of devices that pods have from templates, and ends what pods leave behind:
-// claims are no longer reserved for pods that are gone or have ended, their devices are freed, and those that were made
-// for such a pod are deleted. Which devices a claim gets is the scheduler's.
+// Package resourceclaim creates ResourceClaims from the templates that pods name, and cleans up after pods. It removes
+// the reservations of pods that are gone or have ended, frees their devices, and deletes claims that were created for
+// such a pod. The scheduler allocates devices.
 package resourceclaim
 
 import (
@@ -31,10 +31,10 @@ type controller struct {
 	byOwner   cache.Indexer
 	templates resourcelisters.ResourceClaimTemplateLister
 	created   *prometheus.CounterVec
-	recent    sync.Map // claims that were made and are not shown yet, by the pod's UID and entry
+	recent    sync.Map // claims that were created and are not in the cache yet, by the pod's UID and entry
 }
 
-// Keys are of pods or of claims.
+// Prefixes of the queue's keys, for pods and claims.
 const (
 	podKey   = "pod:"
 	claimKey = "claim:"
@@ -107,7 +107,7 @@ func New(c loop.Context) loop.Controller {
 			if claim, ok = old.(*resourcev1.ResourceClaim); ok {
 				r.shown(claim)
 				if key := loop.Owner(claim, "Pod"); key != "" {
-					r.Queue().Add(podKey + key) // one that was deleted is made anew while its pod waits
+					r.Queue().Add(podKey + key) // a claim that was deleted while its pod waits is created again
 				}
 			}
 			return
@@ -125,7 +125,7 @@ func New(c loop.Context) loop.Controller {
 	return r
 }
 
-// owned queues the claims that were made for a pod.
+// owned queues the claims that were created for a pod.
 func (r *controller) owned(pod *corev1.Pod) {
 	list, err := r.byOwner.ByIndex(ownedBy, string(pod.UID))
 	if err != nil {
@@ -165,14 +165,14 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	return r.syncPod(ctx, pod)
 }
 
-// ended says whether a pod will run no more: it has ended, or goes before it had a node.
+// ended reports whether a pod will not run any more: it has ended, or was deleted before it had a node.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 		pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
-// claimOf is the claim that a pod's entry stands for. made is false while there is none yet; the name is empty where
-// none is needed.
+// claimOf returns the name of the claim for an entry of a pod. made is false if it does not exist yet. The name is
+// empty if the entry needs no claim.
 func claimOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (name string, made bool) {
 	if c.ResourceClaimName != nil {
 		return *c.ResourceClaimName, true
@@ -188,8 +188,8 @@ func claimOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (name string, made boo
 	return "", false
 }
 
-// syncPod makes the claims that a pod has from templates, tells their names in its status, and reserves for it what it
-// shares when it has been given a node by somebody who did not.
+// syncPod creates a pod's claims from templates and writes their names to its status. If the pod got its node without
+// the scheduler, it also reserves its claims.
 func (r *controller) syncPod(ctx context.Context, pod *corev1.Pod) error {
 	var made []corev1.PodResourceClaimStatus
 	changed := false
@@ -238,21 +238,20 @@ func statusOf(entry, name string) corev1.PodResourceClaimStatus {
 	return s
 }
 
-// there says whether a claim is there and is the pod's.
+// there reports whether a claim exists and is controlled by the pod.
 func (r *controller) there(pod *corev1.Pod, name string) bool {
 	claim, err := r.claims.ResourceClaims(pod.Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		for i := range pod.Spec.ResourceClaims {
 			if made := r.made(pod, pod.Spec.ResourceClaims[i].Name); made != nil && made.Name == name {
-				return true // the watch does not show it yet
+				return true // the cache does not show it yet
 			}
 		}
 	}
 	return err == nil && metav1.IsControlledBy(claim, pod)
 }
 
-// reserve is for pods that came to a node without the scheduler: claims that have devices are reserved for them, as far
-// as they can be.
+// reserve reserves allocated claims for a pod that got its node without the scheduler, as far as possible.
 func (r *controller) reserve(ctx context.Context, pod *corev1.Pod, made []corev1.PodResourceClaimStatus) error {
 	told := pod.DeepCopy()
 	told.Status.ResourceClaimStatuses = made

@@ -10,7 +10,7 @@ import (
 	resourcelisters "k8s.io/client-go/listers/resource/v1"
 )
 
-// claimCount is the metric of how many claims there are, counted when somebody asks.
+// claimCount collects the numbers of claims at each scrape.
 type claimCount struct {
 	claims resourcelisters.ResourceClaimLister
 }
@@ -56,7 +56,7 @@ func sourceOf(c *resourcev1.ResourceClaim) string {
 	return ""
 }
 
-// adminAccess says whether a claim asks for access to devices that others use.
+// adminAccess reports whether a claim requests admin access, which also covers devices that are in use.
 func adminAccess(c *resourcev1.ResourceClaim) bool {
 	return slices.ContainsFunc(c.Spec.Devices.Requests, func(r resourcev1.DeviceRequest) bool {
 		return r.Exactly != nil && r.Exactly.AdminAccess != nil && *r.Exactly.AdminAccess

@@ -14,10 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// annotation says for which entry of its pod a claim was made.
+// annotation holds the pod's entry that a claim was created for.
 const annotation = resourcev1.PodResourceClaimAnnotation
 
-// make returns the claim of a pod's entry that was made before and not told yet, or makes one.
+// make returns the claim for an entry of a pod. It returns one that was created before and is not in the pod's status
+// yet, or creates one.
 func (r *controller) make(
 	ctx context.Context,
 	pod *corev1.Pod,
@@ -44,7 +45,7 @@ func (r *controller) make(
 	return claim, nil
 }
 
-// made looks for the claim of a pod's entry among those that the watch shows and those that it does not show yet.
+// made returns the existing claim for an entry of a pod, also if the cache does not show it yet.
 func (r *controller) made(pod *corev1.Pod, entry string) *resourcev1.ResourceClaim {
 	list, err := r.byOwner.ByIndex(ownedBy, string(pod.UID))
 	if err != nil {
@@ -64,14 +65,14 @@ func (r *controller) made(pod *corev1.Pod, entry string) *resourcev1.ResourceCla
 
 func entryOf(uid types.UID, entry string) string { return string(uid) + "/" + entry }
 
-// shown forgets what was made last for a pod's entry: the watch shows it, or shows that it is gone.
+// shown removes a claim from recent, because the watch has shown it or its deletion.
 func (r *controller) shown(claim *resourcev1.ResourceClaim) {
 	if ref := metav1.GetControllerOfNoCopy(claim); ref != nil {
 		r.recent.Delete(entryOf(ref.UID, claim.Annotations[annotation]))
 	}
 }
 
-// Claim is the claim of a pod's entry, as its template has it.
+// Claim returns the claim for an entry of a pod, built from its template.
 func Claim(
 	pod *corev1.Pod,
 	c *corev1.PodResourceClaim,
@@ -94,7 +95,7 @@ func Claim(
 	}
 }
 
-// wanting queues the pods that wait for a template which is there now.
+// wanting queues the pods that wait for a template that now exists.
 func (r *controller) wanting(t *resourcev1.ResourceClaimTemplate) {
 	pods, err := r.pods.Pods(t.Namespace).List(labels.Everything())
 	if err != nil {

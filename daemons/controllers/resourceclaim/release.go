@@ -15,13 +15,13 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// syncClaim takes pods that are done off a claim, frees its devices when nobody is left for whom they should be kept,
-// and deletes it where it was made for a pod that is done.
+// syncClaim removes finished pods from a claim's reservations. It frees the claim's devices if no user is left, and
+// deletes the claim if it was created for a finished pod.
 func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceClaim) error {
 	var users []resourcev1.ResourceClaimConsumerReference
 	for _, u := range claim.Status.ReservedFor {
 		if u.APIGroup != "" || u.Resource != "pods" {
-			users = append(users, u) // of a kind that somebody else looks after
+			users = append(users, u) // another component manages users of this kind
 			continue
 		}
 		done, err := r.done(ctx, claim.Namespace, u.Name, u.UID)
@@ -39,8 +39,7 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 			return err
 		}
 	}
-	// A claim that people made keeps its devices for the next pod only until they are free: nobody is served by keeping
-	// them.
+	// A claim that users created loses its devices with its last user. Keeping them for the next pod would help no one.
 	free := len(users) == 0 && claim.Status.Allocation != nil &&
 		(len(claim.Status.ReservedFor) > 0 || over || claim.DeletionTimestamp != nil)
 	if free || len(users) < len(claim.Status.ReservedFor) {
@@ -86,8 +85,8 @@ func (r *controller) syncClaim(ctx context.Context, claim *resourcev1.ResourceCl
 	return nil
 }
 
-// done says whether a pod will use its claims no more. That one is not there is believed of the server alone: a watch
-// may not show it yet.
+// done reports whether a pod will not use its claims any more. Only the API server can confirm that a pod does not
+// exist, since the cache may not show it yet.
 func (r *controller) done(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	pod, err := r.pods.Pods(namespace).Get(name)
 	if err != nil || pod.UID != uid {
@@ -104,7 +103,8 @@ func (r *controller) done(ctx context.Context, namespace, name string, uid types
 	return pod.UID != uid || ended(pod) && !running(pod), nil
 }
 
-// running says whether a pod that has ended still has containers: a pod that was evicted ends before they do.
+// running reports whether a pod that has ended still has running containers. An evicted pod ends before its containers
+// do.
 func running(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(
 		append(slices.Clone(pod.Status.InitContainerStatuses), pod.Status.ContainerStatuses...),

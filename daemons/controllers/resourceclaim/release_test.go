@@ -59,8 +59,7 @@ func claimOfPods(owner string, users ...string) *resourcev1.ResourceClaim {
 	return c
 }
 
-// of makes a controller over objects; those in the cache alone are ahead of the server, those on the server alone not
-// shown yet.
+// of returns a controller. cached holds the pods in its cache, and server the pods on the server.
 func of(t *testing.T, claim *resourcev1.ResourceClaim, cached, server []*corev1.Pod) (*controller, *fake.Clientset) {
 	t.Helper()
 	client := fake.NewClientset()
@@ -154,13 +153,13 @@ func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
 		}
 		return "nothing"
 	}
-	first := []string{next(), next()} // that both are there
+	first := []string{next(), next()} // both must exist
 	slices.Sort(first)
 	if want := []string{claimKey + "d/c", podKey + "d/a"}; !slices.Equal(first, want) {
 		t.Fatalf("at first %q are looked at", first)
 	}
 	watched := func(a clienttesting.Action) bool { return a.Matches("watch", "pods") }
-	for !slices.ContainsFunc(client.Actions(), watched) { // the fake API tells nothing of what was before
+	for !slices.ContainsFunc(client.Actions(), watched) { // the fake API does not deliver earlier events
 		time.Sleep(time.Millisecond)
 	}
 	ended := p.DeepCopy()
@@ -173,7 +172,7 @@ func TestAPodThatEndsWakesTheClaimForItsExtendedResources(t *testing.T) {
 	}
 }
 
-// That a pod is gone is believed of who looked for that pod: devices that are freed go to others at once.
+// Only a 404 about the pod itself means that it is gone. Freed devices go to other pods at once.
 func TestDevicesAreNotFreedBecauseSomethingElseIsMissing(t *testing.T) {
 	for name, err := range map[string]error{
 		"a page somewhere": apierrors.NewGenericServerResponse(404, "get", corev1.Resource("pods"), "a",

@@ -1,6 +1,5 @@
-// Package resourcequota keeps the status of ResourceQuotas: what is allowed, and what the
-// objects of the namespace take of it. It refuses nothing: that is the API server's, which
-// counts by the same rules.
+// Package resourcequota maintains the status of ResourceQuotas: the limits, and what the objects of the namespace use.
+// The API server enforces quotas and counts by the same rules.
 package resourcequota
 
 import (
@@ -38,11 +37,11 @@ type controller struct {
 }
 
 const (
-	// gather is how long changes of what is counted are gathered, so that a namespace
-	// where much happens is counted some times a second and not with every change.
+	// gather is how long changes are collected before a recount, so that a busy namespace is counted a few times a
+	// second and not with every change.
 	gather = 200 * time.Millisecond
-	// recount is how often a quota is counted when nothing happens: time alone lets pods
-	// fall out of it that were to end and whose node is gone.
+	// recount is the interval between recounts without changes. Over time, pods stop counting without an event: pods
+	// that should have ended and whose node is gone.
 	recount = 5 * time.Minute
 )
 
@@ -64,7 +63,7 @@ func New(c loop.Context) loop.Controller {
 		Sync:    r.sync,
 		Synced:  []cache.InformerSynced{quotas.Informer().HasSynced, classes.Informer().HasSynced},
 	}
-	// Which extended resource a class of devices stands for decides of what its claims take.
+	// The extended resource of a device class affects the quota that its claims use.
 	c.OnChange(classes.Informer(), func(old, obj any) {
 		before, _ := old.(*resourcev1.DeviceClass)
 		now, _ := obj.(*resourcev1.DeviceClass)
@@ -103,7 +102,7 @@ func (r *controller) Run(ctx context.Context) error {
 	return r.Loop.Run(ctx)
 }
 
-// known recounts the quotas that name a resource, now that it can be counted.
+// known queues the quotas that count a resource whose objects are now known.
 func (r *controller) known(of schema.GroupResource) {
 	all, err := r.quotas.List(labels.Everything())
 	if err != nil {
@@ -119,7 +118,7 @@ func (r *controller) known(of schema.GroupResource) {
 	}
 }
 
-// wanted are the resources whose objects quotas count.
+// wanted returns the resources whose objects quotas count.
 func (r *controller) wanted() map[schema.GroupResource]bool {
 	all, err := r.quotas.List(labels.Everything())
 	if err != nil {
@@ -136,7 +135,7 @@ func (r *controller) wanted() map[schema.GroupResource]bool {
 	return out
 }
 
-// changed recounts the quotas of which an object takes another amount than before.
+// changed queues the quotas for which an object now uses a different amount.
 func (r *controller) changed(of schema.GroupResource, old, obj any) {
 	some := obj
 	if some == nil {
@@ -152,7 +151,8 @@ func (r *controller) changed(of schema.GroupResource, old, obj any) {
 	}
 	now := r.Now()
 	for _, q := range quotas {
-		// When it was counted last, the time that a pod had to end may not have passed yet.
+		// Charge the old state as of the earliest time: at the last count, the pod's termination period may not have
+		// passed yet.
 		if !quota.Same(r.charge(q, of, old, time.Time{}), r.charge(q, of, obj, now)) {
 			r.AddAfter(q.Namespace+"/"+q.Name, gather)
 		}
@@ -171,7 +171,7 @@ func (r *controller) charge(
 	return quota.Charge(q, of, obj, now, r.others())
 }
 
-// others finds what a claim of devices is counted with.
+// others returns the lookups that are needed to charge a ResourceClaim.
 func (r *controller) others() quota.Others {
 	return quota.Others{
 		Class: func(name string) *resourcev1.DeviceClass {
@@ -226,8 +226,8 @@ func (r *controller) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// status counts. Of what is bounded and cannot be counted yet, it says what it said before:
-// nothing at first, since a zero would not be true.
+// status computes a quota's status. For a resource that cannot be counted yet it retains the previous value, which at
+// first is none: zero would be wrong.
 func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus {
 	status := corev1.ResourceQuotaStatus{Hard: q.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
 	counted := map[schema.GroupResource]bool{}
@@ -247,7 +247,7 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 			status.Used[name] = corev1.ResourceList{}[name]
 		}
 		if !known {
-			delete(status.Used, name) // what one of them takes is not all
+			delete(status.Used, name) // the sum is incomplete
 		}
 		if before, there := q.Status.Used[name]; there && !known {
 			status.Used[name] = before
@@ -256,7 +256,7 @@ func (r *controller) status(q *corev1.ResourceQuota) corev1.ResourceQuotaStatus 
 	return status
 }
 
-// count adds what the objects of one resource take of a quota; false if they are not known.
+// count adds the usage of one resource's objects to used. It returns false if the objects are not known.
 func (r *controller) count(q *corev1.ResourceQuota, of schema.GroupResource, used corev1.ResourceList) bool {
 	objs, known := r.watched.in(of, q.Namespace)
 	if !known {

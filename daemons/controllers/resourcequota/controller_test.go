@@ -16,8 +16,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A pod whose kubelet takes longer to end it than it was given falls out of its quota when it is gone at the latest,
-// not with the next count that is due anyway.
+// A pod that takes longer than its grace period stops counting at its deletion, not at the next regular recount.
 func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -19,17 +19,17 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// watched are the objects that are counted. Pods, services and claims are watched anyway.
-// Of any other resource the metadata is watched, as long as a quota names it.
+// watched holds the objects that quotas count. Pods, services and claims are in shared caches anyway. For any other
+// resource, the metadata is watched as long as a quota names it.
 type watched struct {
 	client   kubernetes.Interface
 	metadata metadata.Interface
 	log      *slog.Logger
 	changed  func(of schema.GroupResource, old, obj any)
-	known    func(of schema.GroupResource) // all objects of a resource, for the first time
+	known    func(of schema.GroupResource) // called once all objects of a resource are known
 	ticker   func(time.Duration) clock.Ticker
 
-	look chan struct{} // says that other resources may be named or served
+	look chan struct{} // receives a value when the resources to watch may have changed
 
 	mu   sync.Mutex
 	open map[schema.GroupResource]*open
@@ -38,10 +38,10 @@ type watched struct {
 type open struct {
 	informer cache.SharedIndexInformer
 	version  schema.GroupVersionResource
-	stop     context.CancelFunc // nil: others use it, too
+	stop     context.CancelFunc // nil if the informer is shared
 }
 
-// lookEvery is how often it is looked whether what quotas name is served by now.
+// lookEvery is the interval at which discovery is checked for resources that quotas name.
 const lookEvery = 30 * time.Second
 
 func newWatched(
@@ -61,7 +61,7 @@ func newWatched(
 	}
 }
 
-// share counts the objects of an informer that others have, too, before it has started.
+// share adds a shared informer that is not started yet.
 func (w *watched) share(of schema.GroupResource, informer cache.SharedIndexInformer) {
 	w.open[of] = &open{informer: informer}
 	w.follow(of, informer)
@@ -71,7 +71,7 @@ func (w *watched) follow(of schema.GroupResource, informer cache.SharedIndexInfo
 	loop.OnChange(informer, func(old, obj any) { w.changed(of, old, obj) })
 }
 
-// in returns the objects of a namespace; false if they are not known yet.
+// in returns the objects of a namespace. It returns false if they are not known yet.
 func (w *watched) in(of schema.GroupResource, namespace string) ([]any, bool) {
 	w.mu.Lock()
 	o := w.open[of]
@@ -83,15 +83,15 @@ func (w *watched) in(of schema.GroupResource, namespace string) ([]any, bool) {
 	return objs, err == nil
 }
 
-// wake has it looked at once what is to be watched.
+// wake triggers a check of the resources to watch.
 func (w *watched) wake() {
 	select {
 	case w.look <- struct{}{}:
-	default: // it will be looked anyway
+	default: // a check is already due
 	}
 }
 
-// run watches what is wanted until ctx ends.
+// run watches the wanted resources until ctx ends.
 func (w *watched) run(ctx context.Context, wanted func() map[schema.GroupResource]bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -108,7 +108,7 @@ func (w *watched) run(ctx context.Context, wanted func() map[schema.GroupResourc
 	}
 }
 
-// settle begins to watch what is wanted and served, and ends what is not any more.
+// settle starts watches for resources that are wanted and served, and stops the others.
 func (w *watched) settle(ctx context.Context, wanted map[schema.GroupResource]bool, wg *sync.WaitGroup) {
 	served, complete := map[schema.GroupResource]schema.GroupVersionResource{}, true
 	if w.asks(wanted) {
@@ -130,7 +130,7 @@ func (w *watched) settle(ctx context.Context, wanted map[schema.GroupResource]bo
 	}
 }
 
-// asks says whether it matters what is served: those that are watched anyway always are.
+// asks reports whether discovery is needed. It is not if all wanted resources are in shared caches.
 func (w *watched) asks(wanted map[schema.GroupResource]bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,7 +142,7 @@ func (w *watched) asks(wanted map[schema.GroupResource]bool) bool {
 	return false
 }
 
-// begin watches a resource.
+// begin starts to watch a resource.
 func (w *watched) begin(
 	ctx context.Context,
 	gr schema.GroupResource,
@@ -167,7 +167,7 @@ func (w *watched) begin(
 	})
 }
 
-// bare keeps of an object that it is there.
+// bare removes everything from an object's metadata that is not needed to count it.
 func bare(obj any) (any, error) {
 	if o, ok := obj.(*metav1.PartialObjectMetadata); ok {
 		o.Labels, o.Annotations, o.OwnerReferences, o.Finalizers, o.ManagedFields = nil, nil, nil, nil, nil
@@ -175,8 +175,8 @@ func bare(obj any) (any, error) {
 	return obj, nil
 }
 
-// served are the resources of namespaces that can be counted, each in the version that is
-// preferred. What does not answer is missing; complete says that all did.
+// served returns the namespaced resources that can be counted, each in its preferred version. Groups that do not answer
+// are missing; complete reports that all answered.
 func (w *watched) served() (served map[schema.GroupResource]schema.GroupVersionResource, complete bool) {
 	lists, err := w.client.Discovery().ServerPreferredNamespacedResources()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package serviceaccount gives every namespace what its pods need to call the API: the
-// service account default, and the ConfigMap kube-root-ca.crt with the CA bundle.
+// Package serviceaccount gives every namespace what its pods need to call the API: the service account default, and the
+// ConfigMap kube-root-ca.crt with the CA bundle.
 package serviceaccount
 
 import (
@@ -29,7 +29,7 @@ const (
 type controller struct {
 	loop.Context
 	loop.Loop
-	own        *informers.Factory // of those ConfigMaps alone: the others are nobody's business here
+	own        *informers.Factory // watches only those ConfigMaps
 	namespaces corelisters.NamespaceLister
 	accounts   corelisters.ServiceAccountLister
 	configMaps corelisters.ConfigMapLister
@@ -110,7 +110,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	return err
 }
 
-// codeOf is the code of an answer as metrics know it.
+// codeOf returns the status code of an answer, for metrics.
 func codeOf(err error) string {
 	var status apierrors.APIStatus
 	switch {
@@ -151,7 +151,7 @@ func (s *controller) publishCA(ctx context.Context, namespace string) error {
 	return expected(err)
 }
 
-// expected drops the errors of a write that somebody else made needless.
+// expected returns nil for errors that mean that a write is no longer necessary, else err.
 func expected(err error) error {
 	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

@@ -1,5 +1,5 @@
-// Package servicecidr says of ServiceCIDRs whether addresses may be given of them, and keeps one that is being deleted
-// until no address is left that only it has. The addresses themselves are given by the API server.
+// Package servicecidr sets the Ready condition of ServiceCIDRs. It holds a ServiceCIDR that is being deleted until no
+// address is left that only this range contains. The API server allocates the addresses.
 package servicecidr
 
 import (
@@ -20,7 +20,7 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// Finalizer keeps a ServiceCIDR while there are addresses that only it has.
+// Finalizer holds a ServiceCIDR while there are addresses that no other range contains.
 const Finalizer = "networking.k8s.io/service-cidr-finalizer"
 
 type controller struct {
@@ -41,7 +41,7 @@ func New(c loop.Context) loop.Controller {
 		Sync:    s.sync,
 		Synced:  []cache.InformerSynced{ranges.Informer().HasSynced, addresses.Informer().HasSynced},
 	}
-	// A range that comes or goes decides about those that it shares addresses with.
+	// A new or deleted range affects those that overlap it.
 	c.OnChange(ranges.Informer(), func(_, obj any) {
 		if obj != nil {
 			s.Add(obj)
@@ -83,8 +83,8 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	if !slices.Contains(r.Finalizers, Finalizer) {
 		return nil
 	}
-	// The API server gives no address of a range that has changed since it looked, so what there is at a time when the
-	// range is being deleted is all that there will be. The caches may be behind, the server is asked.
+	// The API server allocates no address from a range that has changed since it was read. Once a range is being
+	// deleted, it gets no more addresses. Ask the API server, because the caches may be behind.
 	held, err := s.held(ctx, r)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (s *controller) sync(ctx context.Context, name string) error {
 	return nil
 }
 
-// keep puts the finalizer on a range before anybody is given addresses of it, then says that it is ready.
+// keep adds the finalizer to a range before addresses are allocated from it, and then sets it to ready.
 func (s *controller) keep(ctx context.Context, r *networkingv1.ServiceCIDR) (err error) {
 	if !slices.Contains(r.Finalizers, Finalizer) {
 		r.Finalizers = append(r.Finalizers, Finalizer)
@@ -130,7 +130,7 @@ func (s *controller) ready(ctx context.Context, r *networkingv1.ServiceCIDR, is 
 	return nil
 }
 
-// held says whether there are addresses that only this range has.
+// held reports whether there are addresses that only this range contains.
 func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (bool, error) {
 	ranges, err := s.Client.NetworkingV1().ServiceCIDRs().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -138,14 +138,14 @@ func (s *controller) held(ctx context.Context, r *networkingv1.ServiceCIDR) (boo
 	}
 	others := []netip.Prefix{}
 	for i := range ranges.Items {
-		// One that nobody holds yet may be gone in the next moment, and leave the addresses without a range.
+		// A range without the finalizer may be deleted at any moment, and would leave its addresses without a range.
 		if other := &ranges.Items[i]; other.Name != r.Name && other.DeletionTimestamp == nil &&
 			slices.Contains(other.Finalizers, Finalizer) {
 			others = append(others, prefixes(other)...)
 		}
 	}
 	mine := prefixes(r)
-	// A page at a time: there may be as many addresses as services.
+	// Read page by page: there may be as many addresses as services.
 	for next := ""; ; {
 		list, err := s.Client.NetworkingV1().IPAddresses().List(ctx, metav1.ListOptions{Limit: 1000, Continue: next})
 		if err != nil {

@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// act carries a decision out. Claims come before the pod that wants them, and what they belong to is settled before a
-// pod goes.
+// act carries out a decision. It creates claims before the pod that uses them, and sets the owners of claims before it
+// deletes a pod.
 func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod, d Decision) error {
 	if err := r.settle(ctx, set, pods); err != nil {
 		return err
@@ -62,8 +62,8 @@ func (r *controller) act(ctx context.Context, set *appsv1.StatefulSet, pods []*c
 	return nil
 }
 
-// settle has the claims of pods that are there belong to what the retention policy says, and makes those that are
-// missing for pods that wait for them.
+// settle gives the claims of existing pods the owners that the retention policy asks for. It also creates claims that
+// pending pods lack.
 func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) error {
 	if len(set.Spec.VolumeClaimTemplates) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (r *controller) settle(ctx context.Context, set *appsv1.StatefulSet, pods [
 	return nil
 }
 
-// own makes a claim's owner references what the retention policy asks for. stays says that the pod is within the set's
+// own sets a claim's owner references as the retention policy asks. stays reports whether the pod is within the set's
 // replicas.
 func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name string, o one, stays bool) error {
 	claim, err := r.claims.PersistentVolumeClaims(set.Namespace).Get(name)
@@ -99,7 +99,8 @@ func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name stri
 		if stays || !deleted(set).whenScaled {
 			return nil
 		}
-		// The pod goes soon, and with it the last occasion to say so of its claim, which the cache may be behind with.
+		// The pod is about to be deleted, so this is the last chance to set its claim's owner. The cache may not show
+		// the claim yet.
 		claim, err = r.Client.CoreV1().PersistentVolumeClaims(set.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -144,7 +145,8 @@ func (r *controller) own(ctx context.Context, set *appsv1.StatefulSet, name stri
 	return nil
 }
 
-// ensure makes a claim that is not there. One that is being deleted has to go first: a pod with it would lose its data.
+// ensure creates a missing claim. A claim that is being deleted must disappear first: a pod that used it would lose its
+// data.
 func (r *controller) ensure(
 	ctx context.Context,
 	set *appsv1.StatefulSet,
@@ -155,7 +157,7 @@ func (r *controller) ensure(
 	switch {
 	case err == nil && there.DeletionTimestamp != nil:
 		return fmt.Errorf("pvc %s is being deleted", want.Name)
-	case err == nil && pod.UID == "" && ofFormerPod(there, pod): // the pod is yet to be made
+	case err == nil && pod.UID == "" && ofFormerPod(there, pod): // the pod does not exist yet
 		return fmt.Errorf("pvc %s goes with a former pod %s", want.Name, pod.Name)
 	case err == nil:
 		return nil
@@ -219,7 +221,7 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return err
-	case apierrors.IsAlreadyExists(err): // the cache does not have it yet, or it is somebody else's and in the way
+	case apierrors.IsAlreadyExists(err): // the cache does not show it yet, or another owner's claim has the name
 		live, getErr := r.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if getErr != nil || metav1.IsControlledBy(live, set) {
 			return err
@@ -248,8 +250,7 @@ func (r *controller) create(ctx context.Context, set *appsv1.StatefulSet, pod *c
 	return nil
 }
 
-// remove deletes a pod as long as it is the one that was decided about. What it has become since is looked at in the
-// next round.
+// remove deletes a pod unless it has changed since the decision. The next sync handles a changed pod.
 func (r *controller) remove(ctx context.Context, set *appsv1.StatefulSet, pod *corev1.Pod) error {
 	err := loop.DeleteSeen(ctx, r.Context, pod)
 	switch {

@@ -21,13 +21,13 @@ import (
 const keep, drop = appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 	appsv1.DeletePersistentVolumeClaimRetentionPolicyType
 
-// withData has a set's pods have a claim each, which the policy is about.
+// withData returns a change that adds a claim template and a retention policy to a set.
 func withData(whenDeleted, whenScaled appsv1.PersistentVolumeClaimRetentionPolicyType) func(*appsv1.StatefulSet) {
 	return func(s *appsv1.StatefulSet) {
 		s.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "data"}}}
 		s.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{
 			Type: appsv1.OnDeleteStatefulSetStrategyType,
-		} // templates are of no account here
+		} // updates do not matter here
 		s.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
 			WhenDeleted: whenDeleted,
 			WhenScaled:  whenScaled,
@@ -41,7 +41,7 @@ func dataOf(name string, owners ...metav1.OwnerReference) *corev1.PersistentVolu
 	}
 }
 
-// ownersOf are the kinds and UIDs of what controls a claim.
+// ownersOf returns the kinds and UIDs of a claim's owners.
 func ownersOf(claim *corev1.PersistentVolumeClaim) string {
 	var words []string
 	for _, ref := range claim.OwnerReferences {
@@ -50,8 +50,8 @@ func ownersOf(claim *corev1.PersistentVolumeClaim) string {
 	return strings.Join(words, " ")
 }
 
-// Whatever the policy was when a claim was made, and whatever becomes of its pod meanwhile, it belongs to what the
-// policy of now says.
+// A claim's owners follow the present policy, whatever the policy was when the claim was created, and whatever happened
+// to its pod.
 func TestClaimsFollowThePolicyOfNow(t *testing.T) {
 	set := web(1, nil)
 	bySet := *metav1.NewControllerRef(set, kind)
@@ -97,8 +97,7 @@ func TestClaimsFollowThePolicyOfNow(t *testing.T) {
 	}
 }
 
-// A set that begins at another number is too large at its old end: what is said of claims when it shrinks is said of
-// those.
+// If spec.ordinals.start is raised, pods below it are in excess. The policy for scaling applies to their claims.
 func TestClaimsOfPodsBelowTheFirstNumberGoWithThem(t *testing.T) {
 	set := web(2, func(s *appsv1.StatefulSet) {
 		withData(keep, drop)(s)

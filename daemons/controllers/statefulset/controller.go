@@ -1,5 +1,6 @@
-// Package statefulset keeps the pods of a StatefulSet: numbered, each with claims of its own that outlive it, made,
-// removed and updated in order. What ControllerRevisions hold is loop's; binding claims is somebody else's.
+// Package statefulset manages the pods of a StatefulSet. Each pod has a number and claims of its own that outlive it.
+// Pods are created, deleted and updated in order. Package loop manages ControllerRevisions, and package binder binds
+// claims.
 package statefulset
 
 import (
@@ -75,7 +76,7 @@ func (r *controller) podChanged(old, obj any) {
 func (r *controller) wakeAdopters(pod *corev1.Pod) {
 	sets, err := r.sets.GetPodStatefulSets(pod)
 	if err != nil {
-		return // nobody matches
+		return // no set matches
 	}
 	for _, set := range sets {
 		if _, ok := ordinal(set, pod); ok {
@@ -105,7 +106,7 @@ func (r *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	now := r.Now()
-	if set.DeletionTimestamp != nil { // its pods go with it, and are counted until then
+	if set.DeletionTimestamp != nil { // the garbage collector deletes its pods, which are counted until then
 		current, update := revision{name: set.Status.CurrentRevision}, revision{name: set.Status.UpdateRevision}
 		return r.writeStatus(ctx, cached, Status(set, current, update, pods, now))
 	}
@@ -141,7 +142,7 @@ func (r *controller) writeStatus(
 	return nil
 }
 
-// named finds orphans for a set: only pods that have one of the set's names may be adopted.
+// named restricts the orphans of a set: it may adopt only pods that have one of its names.
 type named struct {
 	loop.PodIndex
 	set *appsv1.StatefulSet
@@ -154,8 +155,7 @@ func (x named) Orphans(namespace string) []*corev1.Pod {
 	})
 }
 
-// claim returns the set's own pods, and takes in those that nobody controls and that have its labels and one of its
-// names.
+// claim returns the set's own pods. It adopts orphans that have the set's labels and one of its names.
 func (r *controller) claim(
 	ctx context.Context,
 	set *appsv1.StatefulSet,
@@ -171,7 +171,7 @@ func (r *controller) fresh(set *appsv1.StatefulSet) func(context.Context) (metav
 	}
 }
 
-// revise records the set's template, and says which one pods have and which they are to have.
+// revise records the set's template. It returns the revision that pods have and the revision that they should have.
 func (r *controller) revise(
 	ctx context.Context,
 	set *appsv1.StatefulSet,

@@ -9,8 +9,8 @@ import (
 	appslisters "k8s.io/client-go/listers/apps/v1"
 )
 
-// unavailable are the metrics of updates: how many pods of a set may be down, and how many are. They are counted when
-// somebody asks, so that a set that is gone has none.
+// unavailable collects the metrics of updates: how many pods of a set may be unavailable, and how many are. They are
+// computed at each scrape, so that a deleted set has none.
 type unavailable struct{ sets appslisters.StatefulSetLister }
 
 var (

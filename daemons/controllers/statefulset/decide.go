@@ -11,20 +11,20 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// revision is a template that a set has, or had.
+// revision is a current or former template of a set.
 type revision struct {
 	name     string
 	template *corev1.PodTemplateSpec
 }
 
-// Decision is what is to be done about a set now. Each list has at most loop.Burst pods.
+// Decision holds the actions that a set requires now. Each list has at most loop.Burst pods.
 type Decision struct {
 	Create []*corev1.Pod
-	Mend   []*corev1.Pod // pods that lack the labels that say which they are, as they should be
+	Mend   []*corev1.Pod // pods without their identity labels, in the form that they should have
 	Delete []*corev1.Pod
 }
 
-// one is a pod as far as it is decided about.
+// one is a pod with its ordinal.
 type one struct {
 	*corev1.Pod
 	n int
@@ -36,7 +36,7 @@ func (o one) ended() bool {
 	return o.Status.Phase == corev1.PodFailed || o.Status.Phase == corev1.PodSucceeded
 }
 
-// healthy is running and ready, and not on its way.
+// healthy reports whether the pod is running, ready and not being deleted.
 func (o one) healthy() bool {
 	ready, _ := loop.Ready(o.Pod)
 	return !o.going() && o.Status.Phase == corev1.PodRunning && ready
@@ -44,8 +44,8 @@ func (o one) healthy() bool {
 
 func (o one) of(r revision) bool { return o.Labels[appsv1.StatefulSetRevisionLabel] == r.name }
 
-// Decide says what is to be done. current is the template that pods have, update the one that they are to have; they
-// are one unless a change is under way. pods are the set's own.
+// Decide returns the actions that a set requires. current is the template that pods have, update the template that they
+// should have. Both are equal unless an update is under way. pods are the set's own.
 func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Pod, now time.Time) (d Decision) {
 	ordered := set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement
 	there, condemned := divide(set, pods)
@@ -53,8 +53,8 @@ func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 	available := func(o one) bool {
 		return o.healthy() && loop.Available(o.Pod, minReady, now)
 	}
-	missing := replicas(set) - len(there) // and those that have ended
-	next := first(set)                    // the number that is looked at; no number below it is looked at again
+	missing := replicas(set) - len(there) // includes pods that have ended, which are added below
+	next := first(set)                    // the next ordinal to create; lower ones are done
 	create := func(until int) {
 		for ; next < until && len(d.Create) < loop.Burst; next++ {
 			d.Create = append(d.Create, newPod(set, next, wanted(set, next, current, update)))
@@ -70,7 +70,7 @@ func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 		next = o.n + 1
 		switch {
 		case o.ended() && !o.going():
-			d.Delete = append(d.Delete, o.Pod) // and is made anew
+			d.Delete = append(d.Delete, o.Pod) // and is created again
 			missing++
 			if ordered {
 				return d
@@ -99,7 +99,7 @@ func Decide(set *appsv1.StatefulSet, current, update revision, pods []*corev1.Po
 	return d
 }
 
-// divide returns the pods that a set is to have, and those that are too many, each by their numbers.
+// divide splits the pods, each with its ordinal, into those within the set's replicas and those in excess.
 func divide(set *appsv1.StatefulSet, pods []*corev1.Pod) (there, condemned []one) {
 	for _, pod := range pods {
 		n, ok := ordinal(set, pod)
@@ -118,7 +118,7 @@ func divide(set *appsv1.StatefulSet, pods []*corev1.Pod) (there, condemned []one
 	return there, condemned
 }
 
-// wanted is the template for a pod that is to be made: below the partition the one that the others there have.
+// wanted returns the template for a new pod. Pods below the partition get the current template.
 func wanted(set *appsv1.StatefulSet, n int, current, update revision) revision {
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType || n >= first(set)+partition(set) {
 		return update
@@ -133,10 +133,10 @@ func partition(set *appsv1.StatefulSet) int {
 	return 0
 }
 
-// shrink takes the last of those that are too many, or all of them where their order does not matter. stop is that
-// nothing else is due meanwhile.
+// shrink deletes the last of the excess pods, or all of them if the set is not ordered. stop reports that nothing else
+// may be done in this sync.
 func (d *Decision) shrink(condemned, there []one, ordered bool, available func(one) bool) (stop bool) {
-	var unavailable *one // the first of all that are not available: only itself may be taken
+	var unavailable *one // the first unavailable pod; of the unavailable ones, only it may be deleted
 	for _, o := range append(slices.Clone(there), condemned...) {
 		if !available(o) {
 			unavailable = &o
@@ -150,7 +150,7 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 		case o.going():
 			continue
 		case ordered && !available(o) && !o.ended() && (unavailable == nil || unavailable.UID != o.UID):
-			// one that has ended never gets well
+			// a pod that has ended never becomes available
 			return true
 		}
 		d.Delete = append(d.Delete, o.Pod)
@@ -161,8 +161,8 @@ func (d *Decision) shrink(condemned, there []one, ordered bool, available func(o
 	return false
 }
 
-// roll takes pods that have another template than they are to have, the last first, as many at a time as may be
-// unavailable. They come back with it.
+// roll deletes pods that do not have the update template, the last first. It deletes as many at a time as may be
+// unavailable. They are created again with the update template.
 func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, missing int, available func(one) bool) {
 	if set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType {
 		return
@@ -175,9 +175,9 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 	var old []one
 	for _, o := range there {
 		if gone[o.Pod] {
-			continue // and is missing
+			continue // already counted as missing
 		}
-		if !available(o) { // below the partition too
+		if !available(o) { // pods below the partition count too
 			down++
 		}
 		if o.n >= first(set)+partition(set) && !o.of(update) && !o.going() {
@@ -185,7 +185,7 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 		}
 	}
 	for _, o := range slices.Backward(old) {
-		if available(o) { // one that is down already costs nothing more
+		if available(o) { // deleting a pod that is already unavailable does not reduce availability
 			if down >= budget {
 				return
 			}
@@ -195,8 +195,8 @@ func (d *Decision) roll(set *appsv1.StatefulSet, update revision, there []one, m
 	}
 }
 
-// maxUnavailable is how many pods may be down during an update: one, or what is said, of all replicas and rounded up,
-// one at least.
+// maxUnavailable returns how many pods may be unavailable during an update. The default is one. A percentage is taken
+// of all replicas and rounded up, with a minimum of one.
 func maxUnavailable(set *appsv1.StatefulSet) int {
 	r := set.Spec.UpdateStrategy.RollingUpdate
 	if r == nil || r.MaxUnavailable == nil {
@@ -209,7 +209,7 @@ func maxUnavailable(set *appsv1.StatefulSet) int {
 	return max(n, 1)
 }
 
-// Status is what a set's status should say.
+// Status returns the status that a set should have.
 func Status(
 	set *appsv1.StatefulSet,
 	current, update revision,
@@ -225,7 +225,8 @@ func Status(
 	there, condemned := divide(set, pods)
 	for _, o := range append(there, condemned...) {
 		s.Replicas++
-		if ready, _ := loop.Ready(o.Pod); ready && o.Status.Phase == corev1.PodRunning { // even on its way
+		// also counts pods that are being deleted
+		if ready, _ := loop.Ready(o.Pod); ready && o.Status.Phase == corev1.PodRunning {
 			s.ReadyReplicas++
 			if loop.Available(o.Pod, time.Duration(set.Spec.MinReadySeconds)*time.Second, now) {
 				s.AvailableReplicas++
@@ -241,7 +242,7 @@ func Status(
 			s.UpdatedReplicas++
 		}
 	}
-	// An update is through when all pods have its template and are ready: from then on it is the current one.
+	// An update is complete when all pods have its template and are ready. Its revision then becomes the current one.
 	if n := int32(replicas(set)); set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType &&
 		s.UpdatedReplicas == n && s.ReadyReplicas == n && s.Replicas == n {
 		s.CurrentRevision, s.CurrentReplicas = s.UpdateRevision, s.UpdatedReplicas

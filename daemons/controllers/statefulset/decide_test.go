@@ -45,8 +45,8 @@ func web(replicas int32, change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	return s
 }
 
-// podsOf reads "0 1old 2!": numbers, with the template that they have, and what they are: ! not ready, x on their way,
-// f failed, ~ ready since a second.
+// podsOf parses text such as "0 1old 2!": ordinals, with the template and state of each pod. ! means not ready, x being
+// deleted, f failed, and ~ ready for a second.
 func podsOf(set *appsv1.StatefulSet, text string) (list []*corev1.Pod) {
 	for _, word := range strings.Fields(text) {
 		r := is
@@ -180,7 +180,7 @@ func TestWhatIsDoneAboutASet(t *testing.T) {
 	}
 }
 
-// Clients choose these amounts. None of them may become a list of that length.
+// Clients choose these amounts. None of them may lead to a list of that length.
 func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
 	parallel := func(change func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 		return web(math.MaxInt32, func(s *appsv1.StatefulSet) {
@@ -265,7 +265,7 @@ func TestAPodOfASetKnowsWhoItIs(t *testing.T) {
 		c[0].Labels["l"] != "1" {
 		t.Errorf("its claims are %+v", c)
 	}
-	// Labels that somebody took away are put back.
+	// Missing identity labels are restored.
 	delete(pod.Labels, "apps.kubernetes.io/pod-index")
 	set = web(1, nil)
 	lost := podsOf(set, "0")
@@ -372,7 +372,7 @@ func TestTheStatusCountsPods(t *testing.T) {
 		s.CurrentRevision,
 		s.UpdateRevision,
 	)
-	if want := "3 5 4 3 3 1web-oldweb-new"; got != want { // one that goes is ready until it is not
+	if want := "3 5 4 3 3 1web-oldweb-new"; got != want { // a pod that is being deleted counts as ready while it is
 		t.Errorf("it is %s, want %s", got, want)
 	}
 	set = web(2, nil)
@@ -395,8 +395,8 @@ func TestTheStatusCountsCollisions(t *testing.T) {
 	}
 }
 
-// Whatever happens to pods, and whatever is asked for meanwhile: the order is kept, no more pods than allowed are
-// taken, and in the end all is as declared.
+// Whatever happens to pods and to the spec, the order is kept and no more pods than allowed are unavailable. In the
+// end, everything is as declared.
 func TestTheOrderIsKeptWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ordered := rapid.Bool().Draw(t, "ordered")

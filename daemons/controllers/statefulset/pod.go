@@ -16,14 +16,14 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// ordinal is a pod's number in a set, from its name: SET-NUMBER.
+// ordinal returns a pod's number from its name, which has the form SET-NUMBER. It reports false for other names.
 func ordinal(set *appsv1.StatefulSet, pod *corev1.Pod) (int, bool) {
 	text, ok := strings.CutPrefix(pod.Name, set.Name+"-")
 	n, err := strconv.Atoi(text)
 	return n, ok && err == nil && n >= 0 && strconv.Itoa(n) == text
 }
 
-// first is the number of a set's first pod.
+// first returns the ordinal of a set's first pod.
 func first(set *appsv1.StatefulSet) int {
 	if set.Spec.Ordinals == nil {
 		return 0
@@ -38,7 +38,7 @@ func replicas(set *appsv1.StatefulSet) int {
 	return int(*set.Spec.Replicas)
 }
 
-// newPod is a set's pod of a number, from a revision's template.
+// newPod returns the set's pod with ordinal n, built from a revision's template.
 func newPod(set *appsv1.StatefulSet, n int, of revision) *corev1.Pod {
 	pod := loop.PodFromTemplate(of.template, set, kind)
 	pod.GenerateName, pod.Name = "", fmt.Sprintf("%s-%d", set.Name, n)
@@ -53,18 +53,19 @@ func newPod(set *appsv1.StatefulSet, n int, of revision) *corev1.Pod {
 	return pod
 }
 
-// identify gives a pod the labels that say which one it is.
+// identify sets the labels that identify a pod within its set.
 func identify(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
 	pod.Labels[appsv1.StatefulSetPodNameLabel] = pod.Name
 	pod.Labels[appsv1.PodIndexLabel] = strconv.Itoa(n)
 }
 
-// identified reports whether a pod has them.
+// identified reports whether a pod has the labels that identify sets.
 func identified(pod *corev1.Pod, n int) bool {
 	return pod.Labels[appsv1.StatefulSetPodNameLabel] == pod.Name && pod.Labels[appsv1.PodIndexLabel] == strconv.Itoa(n)
 }
 
-// attach has a pod's volumes of the claim templates' names be its claims, in place of what the template says of them.
+// attach makes the volumes that are named as claim templates use the pod's claims, in place of the volumes that the pod
+// template has under those names.
 func attach(set *appsv1.StatefulSet, pod *corev1.Pod, n int) {
 	var volumes []corev1.Volume
 	for _, t := range set.Spec.VolumeClaimTemplates {
@@ -86,7 +87,7 @@ func claimName(set *appsv1.StatefulSet, template *corev1.PersistentVolumeClaim, 
 	return fmt.Sprintf("%s-%s-%d", template.Name, set.Name, n)
 }
 
-// claims are those of a pod.
+// claims returns the claims of the pod with ordinal n.
 func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClaim) {
 	for i := range set.Spec.VolumeClaimTemplates {
 		c := set.Spec.VolumeClaimTemplates[i].DeepCopy()
@@ -103,7 +104,7 @@ func claims(set *appsv1.StatefulSet, n int) (list []*corev1.PersistentVolumeClai
 	return list
 }
 
-// deletion says when claims are deleted by the retention policy.
+// deletion holds when the retention policy deletes claims.
 type deletion struct{ whenDeleted, whenScaled bool }
 
 func deleted(set *appsv1.StatefulSet) deletion {
@@ -115,10 +116,10 @@ func deleted(set *appsv1.StatefulSet) deletion {
 	return deletion{policy.WhenDeleted == remove, policy.WhenScaled == remove}
 }
 
-// owners returns the owner references that the retention policy asks for. A claim to be deleted with the set is owned
-// by the set; a claim to be deleted when the set shrinks is owned by its pod once that is too many. A claim that
-// another controller, or a former set or pod of the same name, owns is left to it, which is foreign where there is a
-// policy that is ignored for it.
+// owners returns the owner references that the retention policy asks for. A claim that is deleted with the set is owned
+// by the set. A claim that is deleted when the set shrinks is owned by its pod once that pod is in excess. A claim that
+// another controller owns keeps its owner, and so does one that a former set or pod of the same name owns. foreign
+// reports that the policy is ignored for such a claim.
 func owners(
 	set *appsv1.StatefulSet,
 	claim *corev1.PersistentVolumeClaim,
@@ -139,7 +140,8 @@ func owners(
 	}
 	switch {
 	case foreign:
-		// References to this set and pod are removed. Those to a former one stay, so that the claim is deleted with it.
+		// References to this set and pod are removed. References to a former set or pod stay, so that the claim is
+		// deleted with it.
 		refs = slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(ref metav1.OwnerReference) bool {
 			return refersTo(ref, kind, set) && ref.UID == set.UID || refersTo(ref, podKind, pod) && ref.UID == pod.UID
 		})
@@ -158,8 +160,8 @@ func refersTo(ref metav1.OwnerReference, kind schema.GroupVersionKind, o metav1.
 	return err == nil && version.Group == kind.Group && ref.Kind == kind.Kind && ref.Name == o.GetName()
 }
 
-// ofFormerPod reports whether a former pod of the same name owns a claim. It will be deleted: a new pod that used it
-// would lose its data.
+// ofFormerPod reports whether a former pod of the same name owns a claim. Such a claim will be deleted, and a new pod
+// that used it would lose its data.
 func ofFormerPod(claim *corev1.PersistentVolumeClaim, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(
 		claim.OwnerReferences,

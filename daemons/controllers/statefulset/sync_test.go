@@ -21,7 +21,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// made is the controller over a set, its pods and the claims that its caches have, and a server that has them too.
+// made returns a controller for a set, with its pods and claims in the caches and on the server.
 func made(
 	t *testing.T,
 	set *appsv1.StatefulSet,
@@ -60,8 +60,7 @@ func heard(events *record.FakeRecorder) (told []string) {
 	return told
 }
 
-// synced runs the controller once over a set and its pods. It returns the set and the pods that are there then, and the
-// events.
+// synced syncs once. It returns the resulting set, pods and events.
 func synced(t *testing.T, set *appsv1.StatefulSet, pods []*corev1.Pod) (*appsv1.StatefulSet, []corev1.Pod, []string) {
 	t.Helper()
 	r, client, events := made(t, set, pods)

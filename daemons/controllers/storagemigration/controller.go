@@ -1,6 +1,6 @@
-// Package storagemigration carries out StorageVersionMigrations: every object of a resource is written once without a
-// change, so that the API server stores it in the version that is the resource's storage version now. Values that were
-// written with another encryption key the API server writes anew by itself when its keys change.
+// Package storagemigration carries out StorageVersionMigrations: it writes every object of a resource once without a
+// change, so that the API server stores it in the current storage version. When encryption keys change, the API server
+// rewrites the values by itself.
 package storagemigration
 
 import (
@@ -28,7 +28,7 @@ import (
 	"clusterctl/kube/discovery"
 )
 
-// Reasons and messages of conditions, as upstream words them.
+// Reasons and messages of conditions, in upstream's words.
 const (
 	running   = "MigrationRunning"
 	completed = "MigrationCompleted"
@@ -36,21 +36,19 @@ const (
 	failed    = "StorageVersionMigrationFailed"
 )
 
-// appears is how long a resource may take to be served after a migration of it was asked for: both may be in one
-// manifest.
+// appears is how long a migration waits for its resource to be served: one manifest may create both.
 const appears = time.Minute
 
 type controller struct {
 	loop.Context
-	loop.Loop  // keys are resources, of each of which one migration runs at a time
+	loop.Loop  // keys are resources; each has at most one running migration
 	migrations migrationlisters.StorageVersionMigrationLister
 	mapper     meta.ResettableRESTMapper
-	// rewritten returns why the API server has still values that were written with another key; nil means that it has
-	// none.
+	// rewritten returns an error while the API server still has values that are encrypted with an old key.
 	rewritten func(context.Context) error
 
 	mu sync.Mutex
-	at map[types.UID]string // the page that a running migration goes on with
+	at map[types.UID]string // the page at which a running migration continues
 }
 
 // New returns the controller.
@@ -69,7 +67,7 @@ func New(c loop.Context) loop.Controller {
 	c.OnChange(migrations.Informer(), func(old, obj any) {
 		if was, ok := old.(*migrationv1.StorageVersionMigration); ok && obj == nil {
 			m.turn(was.UID, "")
-			obj = old // the next one may begin
+			obj = old // the next migration may start
 		}
 		if s, ok := obj.(*migrationv1.StorageVersionMigration); ok {
 			m.Queue().Add(s.Spec.Resource.Resource + "." + s.Spec.Resource.Group)
@@ -101,7 +99,7 @@ func (m *controller) sync(ctx context.Context, key string) error {
 	return m.step(ctx, next.DeepCopy())
 }
 
-// next is the migration whose turn it is: the one that runs, or else the oldest.
+// next returns the migration to run: the running one, or else the oldest.
 func next(all []*migrationv1.StorageVersionMigration) *migrationv1.StorageVersionMigration {
 	waiting := slices.DeleteFunc(
 		slices.Clone(all),
@@ -134,7 +132,7 @@ func over(s *migrationv1.StorageVersionMigration) bool {
 	return is(s, migrationv1.MigrationSucceeded) || is(s, migrationv1.MigrationFailed)
 }
 
-// step takes a migration on, from where it is as its status says, which is where another process may have left it.
+// step continues a migration from the point that its status shows. Another process may have brought it there.
 func (m *controller) step(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	resource, err := m.served(s)
 	switch {
@@ -173,7 +171,7 @@ func (m *controller) step(ctx context.Context, s *migrationv1.StorageVersionMigr
 	return m.end(ctx, s, nil)
 }
 
-// wait says what a migration still waits for. Its objects that are behind it are not written again.
+// wait reports what a migration still waits for. Objects that are already migrated are not written again.
 func (m *controller) wait(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
 	why = fmt.Errorf("wait for encryption keys: %w", why)
 	is := meta.FindStatusCondition(s.Status.Conditions, string(migrationv1.MigrationRunning))
@@ -186,7 +184,7 @@ func (m *controller) wait(ctx context.Context, s *migrationv1.StorageVersionMigr
 	return why
 }
 
-// askServer asks whether everything that is stored is written with the first key of the API server's configuration.
+// askServer returns nil if everything that is stored is encrypted with the first key of the API server's configuration.
 func (m *controller) askServer(ctx context.Context) error {
 	body, err := m.Client.Discovery().RESTClient().Get().AbsPath("/readyz/encryption-rewritten").Do(ctx).Raw()
 	if err == nil {
@@ -198,18 +196,18 @@ func (m *controller) askServer(ctx context.Context) error {
 	return err
 }
 
-// served is the resource in the version that its group prefers.
+// served returns the resource in its group's preferred version.
 func (m *controller) served(s *migrationv1.StorageVersionMigration) (schema.GroupVersionResource, error) {
 	of := schema.GroupVersionResource{Group: s.Spec.Resource.Group, Resource: s.Spec.Resource.Resource}
 	resource, err := m.mapper.ResourceFor(of)
 	if meta.IsNoMatchError(err) {
-		m.mapper.Reset() // it may be a new one
+		m.mapper.Reset() // the resource may be new
 		resource, err = m.mapper.ResourceFor(of)
 	}
 	return resource, err
 }
 
-// judge ends a migration by an error that will not pass. One that may pass is returned, so that it goes on later.
+// judge ends a migration after a permanent error. It returns a temporary error, so that the migration continues later.
 func (m *controller) judge(ctx context.Context, s *migrationv1.StorageVersionMigration, err error) error {
 	if apierrors.IsNotFound(err) || passes(err) {
 		m.mapper.Reset() // the version may not be served any more
@@ -218,7 +216,7 @@ func (m *controller) judge(ctx context.Context, s *migrationv1.StorageVersionMig
 	return m.end(ctx, s, err)
 }
 
-// passes says whether an error says nothing about the object: nobody answered, or not now.
+// passes reports whether an error says nothing about the object, because the server did not answer or was not able to.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) ||
@@ -227,8 +225,8 @@ func passes(err error) bool {
 		apierrors.IsUnexpectedServerError(err)
 }
 
-// end says how a migration has ended. What it was running for is told afterwards, so that this is done again when it
-// was cut off.
+// end records how a migration ended. It updates the definition afterwards, so that this is repeated after an
+// interruption.
 func (m *controller) end(ctx context.Context, s *migrationv1.StorageVersionMigration, why error) error {
 	if why == nil {
 		m.set(s, migrationv1.MigrationSucceeded, metav1.ConditionTrue, succeeded, "")
@@ -247,7 +245,7 @@ func (m *controller) end(ctx context.Context, s *migrationv1.StorageVersionMigra
 	return m.finish(ctx, s)
 }
 
-// finish tells the definition of the resource, if it has one, and then that the migration runs no longer.
+// finish updates the definition of the resource, if it has one, and then sets the migration to not running.
 func (m *controller) finish(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	if err := m.settle(ctx, s); err != nil {
 		return err

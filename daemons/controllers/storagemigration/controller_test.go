@@ -70,7 +70,7 @@ func TestOnlyAnErrorThatSaysSomethingOfTheObjectEndsAMigration(t *testing.T) {
 	}
 }
 
-// Stored versions are given up only when the definition is what it was when the migration began.
+// Stored versions are removed only if the definition is unchanged since the migration started.
 func TestADefinitionKnowsWhetherItHasChangedSinceAMigrationBegan(t *testing.T) {
 	m := &controller{Context: loop.Context{Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}}
 	d := &unstructured.Unstructured{Object: map[string]any{

@@ -18,11 +18,10 @@ var definitions = schema.GroupVersionResource{
 	Resource: "customresourcedefinitions",
 }
 
-// migrating is the condition of a CustomResourceDefinition that says whether a migration of its objects runs.
+// migrating is the condition of a CustomResourceDefinition that reports whether its objects are being migrated.
 const migrating = "StorageMigrating"
 
-// mark says in the resource's definition, if it has one, that a migration begins, and of which generation of the
-// definition.
+// mark records in the resource's definition, if it has one, that a migration starts, with the definition's generation.
 func (m *controller) mark(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	d, err := m.definition(ctx, s)
 	if d == nil {
@@ -32,8 +31,8 @@ func (m *controller) mark(ctx context.Context, s *migrationv1.StorageVersionMigr
 	return m.writeDefinition(ctx, d)
 }
 
-// settle says in the definition how the migration has ended. When all objects are stored in the storage version, and
-// that is the one that it was when the migration began, no other version is stored any more.
+// settle records in the definition how the migration ended. If it succeeded and the definition is unchanged since it
+// started, all objects are stored in the storage version, so storedVersions is reduced to that version.
 func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMigration) error {
 	d, err := m.definition(ctx, s)
 	if d == nil {
@@ -45,7 +44,7 @@ func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMi
 	}
 	begun, same := generation(d)
 	if !begun {
-		return nil // somebody else's by now: made again since, or told before
+		return nil // the definition was created again since, or is already updated
 	}
 	message := "The migration has succeeded but the stored versions have not been updated due to a generation mismatch"
 	if version := storageVersion(d); same && version != "" {
@@ -59,7 +58,7 @@ func (m *controller) settle(ctx context.Context, s *migrationv1.StorageVersionMi
 	return m.writeDefinition(ctx, d)
 }
 
-// definition is the one that declares a migration's resource; nil if none does.
+// definition returns the definition of a migration's resource, or nil if there is none.
 func (m *controller) definition(
 	ctx context.Context,
 	s *migrationv1.StorageVersionMigration,
@@ -86,7 +85,8 @@ func (m *controller) writeDefinition(ctx context.Context, d *unstructured.Unstru
 	return nil
 }
 
-// generation says whether a migration is said to run, and whether the definition is still what it was when that began.
+// generation reports whether the definition has a running migration, and whether its generation is unchanged since that
+// started.
 func generation(d *unstructured.Unstructured) (begun, same bool) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	for _, c := range conditions {
@@ -97,7 +97,7 @@ func generation(d *unstructured.Unstructured) (begun, same bool) {
 	return false, false
 }
 
-// condition sets the definition's condition. The others stay as they are.
+// condition sets the definition's condition. Other conditions stay unchanged.
 func (m *controller) condition(d *unstructured.Unstructured, status, reason, message string) {
 	conditions, _, _ := unstructured.NestedSlice(d.Object, "status", "conditions")
 	is := map[string]any{
@@ -121,7 +121,7 @@ func (m *controller) condition(d *unstructured.Unstructured, status, reason, mes
 	_ = unstructured.SetNestedSlice(d.Object, append(conditions, is), "status", "conditions")
 }
 
-// storageVersion is the version that objects are stored in.
+// storageVersion returns the version in which objects are stored.
 func storageVersion(d *unstructured.Unstructured) string {
 	versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
 	for _, v := range versions {

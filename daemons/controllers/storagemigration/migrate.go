@@ -15,15 +15,16 @@ import (
 )
 
 const (
-	// Manager is whom fields belong to that the controller's writes change, which should be none.
+	// Manager is the field manager of this controller's writes, which should not own any fields.
 	Manager = "storage-version-migrator-controller"
 
 	pageSize = 500
-	atOnce   = 8 // writes of one migration
+	atOnce   = 8 // concurrent writes of one migration
 )
 
-// migrate writes every object of a resource that was last written before the migration began. Where it stops it goes
-// on: within this process at the page that it stopped at, in another one with those that have not been written yet.
+// migrate writes every object of a resource that was last written before the migration started. After an interruption
+// the same process continues at the same page. Another process continues with the objects that have not been written
+// yet.
 func (m *controller) migrate(
 	ctx context.Context,
 	s *migrationv1.StorageVersionMigration,
@@ -54,8 +55,8 @@ func (m *controller) migrate(
 	}
 }
 
-// rewrite has the API server store an object as it is. One that somebody else has changed or deleted meanwhile needs
-// that no more.
+// rewrite makes the API server store an object without a change. An object that was changed or deleted since needs no
+// rewrite.
 func (m *controller) rewrite(
 	ctx context.Context,
 	o *metav1.PartialObjectMetadata,
@@ -84,7 +85,7 @@ func (m *controller) rewrite(
 	return err
 }
 
-// page is where a migration goes on, empty at the beginning.
+// page returns the page at which a migration continues. It is empty at the start.
 func (m *controller) page(of types.UID) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,13 +18,12 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// resources is a mapper that knows one resource.
+// resources is a mapper with one resource.
 type resources struct{ *meta.DefaultRESTMapper }
 
 func (resources) Reset() {}
 
-// TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey has an API server that is still writing what another key has
-// written.
+// TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey uses an API server that is still rewriting values of an old key.
 func TestAMigrationEndsWhenNothingIsWrittenWithAnotherKey(t *testing.T) {
 	s := migration("m", time.Hour, migrationv1.MigrationRunning)
 	s.Spec.Resource = metav1.GroupResource{Resource: "secrets"}

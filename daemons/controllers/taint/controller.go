@@ -1,6 +1,5 @@
-// Package taint evicts pods from nodes with a NoExecute taint that they do not
-// tolerate, at once or when their toleration runs out. That not all lost nodes get such a taint
-// at once is the node controller's.
+// Package taint evicts pods from nodes with a NoExecute taint that they do not tolerate, at once or when their
+// toleration expires. The node controller limits how fast lost nodes get such a taint.
 package taint
 
 import (
@@ -27,8 +26,8 @@ type controller struct {
 	nodes   corelisters.NodeLister
 	pods    cache.Indexer
 	since   since
-	deleted *prometheus.CounterVec   // pods
-	late    *prometheus.HistogramVec // seconds between when a pod had to go and its deletion
+	deleted *prometheus.CounterVec   // pods deleted
+	late    *prometheus.HistogramVec // seconds from a pod's deadline to its deletion
 	waiting waiting
 }
 
@@ -96,7 +95,7 @@ func (t *controller) sync(ctx context.Context, key string) error {
 	}
 	n, err := t.nodes.Get(pod.Spec.NodeName)
 	if err != nil {
-		return nil // the pod of a node that is gone is the pod collector's
+		return nil // package podgc handles pods of nodes that do not exist
 	}
 	now, taints := t.Now(), t.dated(n)
 	at, evict := Deadline(pod, taints, t.waiting.begun(key, pod, now))
@@ -115,7 +114,7 @@ func (t *controller) sync(ctx context.Context, key string) error {
 		return err
 	}
 	t.deleted.WithLabelValues().Inc()
-	if at.IsZero() { // it was to go at once
+	if at.IsZero() { // it had to be deleted at once
 		at = now
 	}
 	t.late.WithLabelValues().Observe(t.Now().Sub(at).Seconds())
@@ -150,9 +149,9 @@ func (t *controller) evict(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// Deadline returns when a pod has to go that came to its node at begun, and whether it has to at all. Of several
-// tolerations of one taint, the shortest counts. A pod that comes when the taint is there already has its time all the
-// same.
+// Deadline returns when a pod that came to its node at begun must be evicted, and whether it must be at all. Of several
+// tolerations of one taint, the shortest counts. A pod that arrives after the taint was added still gets its full
+// toleration period.
 func Deadline(pod *corev1.Pod, taints []corev1.Taint, begun time.Time) (at time.Time, evict bool) {
 	for _, taint := range taints {
 		tolerated := false

@@ -19,7 +19,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
+// Proves S04.
+func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) {
 	added := time.Unix(1000, 0)
 	unreachable := corev1.Taint{
 		Key:       corev1.TaintNodeUnreachable,
@@ -65,8 +66,9 @@ func TestPodsGoWhenTheirTolerationRunsOut(t *testing.T) { // S04
 	}
 }
 
-// kubectl taint does not say when: the time that pods tolerate begins when the taint is first seen.
-func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) { // S04
+// kubectl taint sets no time, so the toleration period starts when the taint is first seen.
+// Proves S04.
+func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) {
 	taint := corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoExecute}
 	pod := &corev1.Pod{
 		Spec: corev1.PodSpec{
@@ -95,8 +97,8 @@ func TestATaintWithoutATimeCountsFromWhenItIsSeen(t *testing.T) { // S04
 	}
 }
 
-// A pod that comes to a node which has had its taint for long has the time that it tolerates, from when it came:
-// otherwise whoever makes pods would make them without end.
+// A pod that comes to a node with an old taint has its full toleration period. Otherwise its controller would create
+// pods without end.
 func TestAPodThatComesAfterTheTaintHasItsTime(t *testing.T) {
 	added := time.Unix(1_000_000, 0)
 	old := corev1.Taint{
@@ -106,7 +108,7 @@ func TestAPodThatComesAfterTheTaintHasItsTime(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		started *metav1.Time
-		steps   []time.Duration // after the pod came, and whether it is there then
+		steps   []time.Duration // times after the pod came; there reports whether it still exists
 		there   []bool
 	}{
 		"by its kubelet's word": {ptr.To(metav1.NewTime(added.Add(time.Hour))),

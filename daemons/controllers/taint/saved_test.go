@@ -18,7 +18,7 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A pod that waited for its eviction and may stay after all is told of it, once.
+// A pod that waited for its eviction and may stay after all gets one event.
 func TestAPodThatIsSavedIsToldSo(t *testing.T) {
 	began := time.Unix(1_000_000, 0)
 	maintenance := corev1.Taint{
@@ -44,7 +44,7 @@ func TestAPodThatIsSavedIsToldSo(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		before, after *corev1.Pod
-		left          []corev1.Taint // what the node has then
+		left          []corev1.Taint // the taints that the node has then
 		want          string
 	}{
 		{"the taint is gone", tolerating(ptr.To[int64](300)), tolerating(ptr.To[int64](300)), nil, saved},
@@ -94,7 +94,7 @@ func TestAPodThatIsSavedIsToldSo(t *testing.T) {
 				made.podChanged(c.before, c.after)
 			}
 			made.nodeChanged(node(maintenance), node(c.left...))
-			for made.Queue().Len() > 0 { // nothing is looked at that was not asked for
+			for made.Queue().Len() > 0 { // only queued pods are synced
 				key, _ := made.Queue().Get()
 				must(made.sync(t.Context(), key))
 				made.Queue().Done(key)

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// since is when taints that do not say when they were added were first seen. Those that people put on nodes mostly do
-// not, and pods that tolerate them for a while are to have that while.
+// since records when taints without a timeAdded were first seen. Taints that users add usually have none, and pods that
+// tolerate them for a period must get that period.
 type since struct {
 	mu   sync.Mutex
 	seen map[string]map[named]time.Time // by node
@@ -18,8 +18,7 @@ type since struct {
 
 type named struct{ key, value string }
 
-// date returns a node's taints with the times that they do not have themselves, and forgets those of taints that are
-// gone.
+// date returns a node's taints with missing times filled in. It removes the records of taints that are gone.
 func (s *since) date(node string, taints []corev1.Taint, now time.Time) []corev1.Taint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,14 +47,14 @@ func (s *since) date(node string, taints []corev1.Taint, now time.Time) []corev1
 	return taints
 }
 
-// forget drops what is known of a node that is gone.
+// forget removes the records of a deleted node.
 func (s *since) forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.seen, node)
 }
 
-// dated returns the taints of a node by which pods are evicted, each with when it was added or first seen.
+// dated returns the NoExecute taints of a node, each with the time when it was added or first seen.
 func (t *controller) dated(n *corev1.Node) []corev1.Taint {
 	return t.since.date(n.Name, noExecute(n), t.Now())
 }

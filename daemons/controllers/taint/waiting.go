@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// waiting holds the pods that are evicted when their toleration's time is over, so that an event can tell of one that
-// may stay after all.
+// waiting holds the pods that will be evicted when their toleration expires. An event can then report a pod that may
+// stay after all.
 type waiting struct {
 	mu   sync.Mutex
 	pods map[string]seen // by the pod's key
@@ -20,8 +20,8 @@ type seen struct {
 	at  time.Time // when it was first seen to wait
 }
 
-// begun is when a pod came to its node: what its kubelet says or, as long as that says nothing, when it was first seen
-// here.
+// begun returns when a pod came to its node: its start time, or if its kubelet has not set that yet, the time when it
+// was first seen here.
 func (w *waiting) begun(key string, pod *corev1.Pod, now time.Time) time.Time {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time
@@ -45,8 +45,7 @@ func (w *waiting) add(key string, pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// remove takes a pod's name from those that wait, and says whether it was this pod that waited, not a former one of
-// that name.
+// remove removes a pod from those that wait. It reports whether this pod waited, and not a former one of the same name.
 func (w *waiting) remove(key string, uid types.UID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,25 +9,26 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// The cache has so many shards, so many answers and so much memory. What was used longest ago goes first.
+// These are the limits of the cache: shards, answers in all, and bytes in all. The least recently used answer is
+// removed first.
 const (
 	shards     = 16
 	maxAnswers = 10000
 	maxMemory  = 32 << 20
 )
 
-// staleTTL is for how long clients may keep an answer that is out of date (RFC 8767).
+// staleTTL is the time to live of an expired answer that is given to clients, in seconds (RFC 8767).
 const staleTTL = 30
 
-// Found is an answer of another server. It does not change.
+// Found is an answer of another server. It is immutable.
 type Found struct {
 	answer *wire.Stored
 	since  time.Time
-	until  time.Time // when it is out of date
-	stale  time.Time // when it is of no use any more
+	until  time.Time // when it expires
+	stale  time.Time // when it can no longer be used
 }
 
-// Give writes the answer to a query with what is left of its time, in the memory of b.
+// Give writes the answer to a query into the memory of b. Times to live are reduced by the answer's age.
 func (f *Found) Give(b []byte, q *wire.Query, limit int, now time.Time) []byte {
 	age := uint32(max(now.Sub(f.since), 0) / time.Second)
 	return f.answer.Give(b, q, limit, func(ttl uint32) uint32 {
@@ -38,16 +39,16 @@ func (f *Found) Give(b []byte, q *wire.Query, limit int, now time.Time) []byte {
 	})
 }
 
-// Answer is the message itself.
+// Answer returns the stored message.
 func (f *Found) Answer() *wire.Stored { return f.answer }
 
-// negative reports whether the answer is that there is none.
+// negative reports whether the answer says that there is no record.
 func (f *Found) negative() bool { return f.answer.Code() != wire.Success || f.answer.Answers() == 0 }
 
 type kept struct {
 	key   string
 	found *Found
-	again time.Time // not before then are servers asked again for what is out of date
+	again time.Time // servers are not asked again for an expired answer before this time
 }
 
 type cache struct {
@@ -58,9 +59,9 @@ type cache struct {
 type shard struct {
 	mu      sync.Mutex
 	items   map[string]*list.Element
-	order   *list.List // of *kept; front: used last
+	order   *list.List // of *kept, the most recently used first
 	memory  int
-	denials int // how many say that there is no answer
+	denials int // number of negative answers
 	evicted int
 }
 
@@ -74,8 +75,8 @@ func newCache() *cache {
 
 func (c *cache) of(key []byte) *shard { return &c.shards[maphash.Bytes(c.seed, key)%shards] }
 
-// get returns an answer that is up to date or may still be given, or nil; and whether servers may be asked for a newer
-// one.
+// get returns an answer that can be used, even if it expired, or nil. again reports whether servers may be asked for a
+// newer one.
 func (c *cache) get(key []byte, now time.Time) (found *Found, again bool) {
 	s := c.of(key)
 	s.mu.Lock()
@@ -93,7 +94,7 @@ func (c *cache) get(key []byte, now time.Time) (found *Found, again bool) {
 	return k.found, !now.Before(k.again)
 }
 
-// put keeps an answer.
+// put adds an answer to the cache.
 func (c *cache) put(key []byte, found *Found) {
 	s := c.of(key)
 	s.mu.Lock()
@@ -113,7 +114,7 @@ func (c *cache) put(key []byte, found *Found) {
 	}
 }
 
-// failed notes that no newer answer was to be had.
+// failed records that no newer answer could be obtained, and when to try again.
 func (c *cache) failed(key []byte, again time.Time) {
 	s := c.of(key)
 	s.mu.Lock()
@@ -134,7 +135,7 @@ func (s *shard) remove(e *list.Element) {
 
 func (k *kept) size() int { return len(k.key) + k.found.answer.Size() + 200 }
 
-// sizes counts the answers that are kept, those that say that there is none, and those that had to go for want of room.
+// sizes returns the numbers of positive answers, of negative answers, and of answers evicted for lack of space.
 func (c *cache) sizes() (answers, denials, evicted int) {
 	for i := range c.shards {
 		s := &c.shards[i]

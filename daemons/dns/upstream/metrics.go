@@ -8,7 +8,7 @@ import (
 	"clusterctl/daemons/run/measure"
 )
 
-// metrics has CoreDNS' names, as dashboards select them.
+// metrics holds the metrics, with CoreDNS' names because dashboards use them.
 type metrics struct {
 	lookups, misses, stale, broken, rejected prometheus.Counter
 	hits                                     [2]prometheus.Counter // success, denial
@@ -18,7 +18,7 @@ type metrics struct {
 	entries, evictions                       *prometheus.Desc
 }
 
-// buckets are those of CoreDNS' histograms of time, seconds.
+// buckets are the buckets of CoreDNS' duration histograms, in seconds.
 var buckets = prometheus.ExponentialBuckets(0.00025, 2, 16)
 
 func newMetrics(r *Resolver) *metrics {
@@ -84,7 +84,7 @@ func (m *metrics) hit(found *Found) {
 	}
 }
 
-// asked counts a question to a server. Without a code, it had no answer.
+// asked records a query to a server. code is empty if there was no response.
 func (m *metrics) asked(to, code string, took time.Duration) {
 	m.requests.WithLabelValues(to).Inc()
 	if code != "" {
@@ -94,7 +94,7 @@ func (m *metrics) asked(to, code string, took time.Duration) {
 	}
 }
 
-// forget drops the series of servers that are asked no more.
+// forget removes the series of servers that are no longer used.
 func (m *metrics) forget(before, after *pools) {
 	for addr := range before.byAddr {
 		if after.byAddr[addr] == nil {

@@ -16,10 +16,10 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// pools are the servers for all names.
+// pools holds the servers for all names.
 type pools struct {
 	all    *pool
-	zones  []zonePool // those of more labels first
+	zones  []zonePool // most labels first
 	byAddr map[string]*server
 }
 
@@ -29,8 +29,7 @@ type zonePool struct {
 	pool   *pool
 }
 
-// newPools makes them of the configuration and what the machine's file says now. Servers that were there before stay as
-// they are.
+// newPools returns the servers of the configuration or, without any, of the machine's file. It reuses existing servers.
 func newPools(cfg Config, before *pools) (*pools, error) {
 	p := &pools{byAddr: map[string]*server{}}
 	list := cfg.Servers
@@ -91,7 +90,7 @@ func newPools(cfg Config, before *pools) (*pools, error) {
 	return p, nil
 }
 
-// of returns the servers for a name: those of the longest domain that it is in.
+// of returns the servers for a name: those of the longest matching domain.
 func (p *pools) of(name *wire.Name) *pool {
 	for _, z := range p.zones {
 		if n := name.Labels() - z.labels; n >= 0 && bytes.Equal(name.From(n), z.domain) {
@@ -101,7 +100,7 @@ func (p *pools) of(name *wire.Name) *pool {
 	return p.all
 }
 
-// Address reads a server's address, whose port is 53 unless given.
+// Address parses a server's address. The default port is 53.
 func Address(text string) (netip.AddrPort, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {

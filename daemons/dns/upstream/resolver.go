@@ -1,6 +1,5 @@
-// Package upstream asks other name servers about what is not the cluster's: which of them, how often, and for how long
-// their answers are kept (RFC 2308, RFC 8767). What the cluster's names are, and how clients are spoken to, is not its
-// business.
+// Package upstream queries other name servers about names outside of the cluster. It selects the servers, retries, and
+// caches answers (RFC 2308, RFC 8767). It does not know the cluster's names nor the clients.
 package upstream
 
 import (
@@ -19,37 +18,37 @@ import (
 )
 
 const (
-	// askTime is how long all servers together have to answer. Clients wait for 5 seconds.
+	// askTime limits a query to all servers together. Clients wait for 5 seconds.
 	askTime = 4500 * time.Millisecond
-	// patience is how long a client waits for an answer when there is one that is out of date (RFC 8767).
+	// patience is how long a client waits for a newer answer if there is an expired one (RFC 8767).
 	patience = 1800 * time.Millisecond
-	// recheck is for how long an answer that is out of date is given without asking again, once that has failed.
+	// recheck is how long an expired answer is given without asking again, after asking has failed.
 	recheck = 5 * time.Second
-	// failTime is for how long it is kept that no server had an answer (RFC 9520).
+	// failTime is how long a failure of all servers is cached (RFC 9520).
 	failTime = time.Second
-	// maxAsking is how many questions to other servers may be open at once. More are refused, so that a flood of them
-	// does not take the cluster's own names down.
+	// maxAsking limits the concurrent queries to other servers. Further ones are refused, so that a flood of them does
+	// not affect the cluster's names.
 	maxAsking = 1000
-	// maxWaiting is how many clients may wait for answers to them.
+	// maxWaiting limits the clients that wait for answers of other servers.
 	maxWaiting = 4000
 )
 
-// Config says whom to ask.
+// Config configures a Resolver.
 type Config struct {
-	Servers    []string              // host:port; empty: those of ResolvConf
-	ResolvConf string                // file that is followed
-	Zones      map[string][]string   // servers for the names of a domain
-	Self       func(netip.Addr) bool // whether questions to an address come back here
+	Servers    []string              // host:port; empty means those of ResolvConf
+	ResolvConf string                // file that is watched
+	Zones      map[string][]string   // servers by domain
+	Self       func(netip.Addr) bool // reports whether queries to an address come back to this server
 	Policy     string                // random, round_robin or sequential; empty means random
-	MaxTTL     time.Duration         // answers are kept for so long at most
-	MaxDenied  time.Duration         // and those that say that there is none
-	Stale      time.Duration         // for how long an answer may be given after that, when no server answers
+	MaxTTL     time.Duration         // longest time to cache an answer
+	MaxDenied  time.Duration         // longest time to cache a negative answer
+	Stale      time.Duration         // how long an expired answer may be used if no server responds
 	Now        func() time.Time      // nil means time.Now
 	Log        *slog.Logger          // required
-	Name       string                // of this server in metrics
+	Name       string                // name of this server in metrics
 }
 
-// Resolver asks other servers. Its methods may be called from many goroutines at once.
+// Resolver queries other servers. Its methods are safe for concurrent use.
 type Resolver struct {
 	cfg     Config
 	now     func() time.Time
@@ -58,7 +57,7 @@ type Resolver struct {
 	pools   atomic.Pointer[pools]
 	told    *metrics
 	waiting chan struct{}
-	news    chan struct{} // a server has failed
+	news    chan struct{} // signals that a server has failed
 	loops   loops
 
 	mu      sync.Mutex
@@ -67,20 +66,20 @@ type Resolver struct {
 	flying  sync.WaitGroup
 }
 
-// flight is a question that is being asked. done is closed when found or err is there.
+// flight is a running query. done is closed when found or err is set.
 type flight struct {
 	done  chan struct{}
 	found *Found
 	err   error
 }
 
-// Errors that say why nobody was asked.
+// ErrNobody and ErrBusy are the reasons why no server was asked.
 var (
 	ErrNobody = errors.New("there is no other server to ask")
 	ErrBusy   = errors.New("too many questions to other servers are open")
 )
 
-// New returns a resolver that knows its servers. Nothing runs yet.
+// New returns a resolver with its servers. It starts no goroutine.
 func New(cfg Config) (*Resolver, error) {
 	r := &Resolver{
 		cfg:     cfg,
@@ -104,8 +103,7 @@ func New(cfg Config) (*Resolver, error) {
 	return r, nil
 }
 
-// AppendKey appends what tells a question from others: name, type, class, and what of the client's wishes changes the
-// answer.
+// AppendKey appends the cache key of a query: name, type, class, and the flags that affect the answer.
 func AppendKey(b []byte, q *wire.Query) []byte {
 	var wishes byte
 	for i, is := range []bool{q.RecursionDesired(), q.CheckingDisabled(), q.DO} {
@@ -116,7 +114,7 @@ func AppendKey(b []byte, q *wire.Query) []byte {
 	return append(append(b, q.Name.From(0)...), byte(q.Type>>8), byte(q.Type), byte(q.Class>>8), byte(q.Class), wishes)
 }
 
-// Cached returns an answer that is kept and up to date, or nil.
+// Cached returns an unexpired answer from the cache, or nil.
 func (r *Resolver) Cached(key []byte, now time.Time) *Found {
 	r.told.lookups.Inc()
 	found, _ := r.cache.get(key, now)
@@ -127,11 +125,12 @@ func (r *Resolver) Cached(key []byte, now time.Time) *Found {
 	return found
 }
 
-// Ask returns other servers' answer, or one that is kept and out of date when they have none in time.
+// Ask returns the answer of other servers. If they do not respond in time, it returns an expired answer from the cache,
+// if there is one.
 func (r *Resolver) Ask(ctx context.Context, key []byte, q *wire.Query) (*Found, error) {
 	old, again := r.cache.get(key, r.now())
 	if old != nil && r.now().Before(old.until) {
-		return old, nil // it came while this client did
+		return old, nil // it was cached in the meantime
 	}
 	if old == nil {
 		r.told.misses.Inc()
@@ -184,7 +183,7 @@ func (r *Resolver) stale(old *Found) *Found {
 	return old
 }
 
-// join asks a question, or waits with others who ask the same.
+// join starts a query, or returns a running one with the same key.
 func (r *Resolver) join(ctx context.Context, key []byte, q *wire.Query) (*flight, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,7 +204,8 @@ func (r *Resolver) join(ctx context.Context, key []byte, q *wire.Query) (*flight
 	f, own := &flight{done: make(chan struct{})}, string(key)
 	r.flights[own] = f
 	r.flying.Go(func() {
-		// The client that asked first may leave. Others wait for the same answer, and the next try asks for them.
+		// The client that started the query may disconnect. Other clients may wait for the same answer, and later ones
+		// use the cache.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 		defer cancel()
 		f.found, f.err = r.fly(ctx, []byte(own), m, to)
@@ -217,7 +217,7 @@ func (r *Resolver) join(ctx context.Context, key []byte, q *wire.Query) (*flight
 	return f, nil
 }
 
-// fly asks servers one after the other, each of them twice at most, and keeps what they say.
+// fly queries servers one after the other, each at most twice, and caches the answer.
 func (r *Resolver) fly(ctx context.Context, key []byte, m *dns.Msg, to *pool) (*Found, error) {
 	list := to.order()
 	if len(list) == 0 {
@@ -268,7 +268,7 @@ func (r *Resolver) fly(ctx context.Context, key []byte, m *dns.Msg, to *pool) (*
 	return found, nil
 }
 
-// try asks one server within its time, and notes how well it is.
+// try queries one server with a time limit, and records whether it works.
 func (r *Resolver) try(ctx context.Context, s *server, m *dns.Msg) (*dns.Msg, error) {
 	began := time.Now()
 	one, cancel := context.WithTimeout(ctx, tryTime)
@@ -290,12 +290,12 @@ func (r *Resolver) try(ctx context.Context, s *server, m *dns.Msg) (*dns.Msg, er
 	return reply, nil
 }
 
-// failure reports whether a code says that a server had no answer, rather than that there is none.
+// failure reports whether a response code means that a server has failed, not that the name or record does not exist.
 func failure(code int) bool {
 	return code != dns.RcodeSuccess && code != dns.RcodeNameError
 }
 
-// store makes an answer fit to be given to others.
+// store converts a response for caching.
 func store(m *dns.Msg, now time.Time) (*Found, error) {
 	m = m.Copy()
 	m.Extra = without(m.Extra)
@@ -311,7 +311,7 @@ func store(m *dns.Msg, now time.Time) (*Found, error) {
 	return &Found{answer: answer, since: now, until: now, stale: now}, nil
 }
 
-// without leaves EDNS's record out, which is about one hop alone.
+// without removes the EDNS record, which is specific to one hop.
 func without(extra []dns.RR) (left []dns.RR) {
 	for _, rr := range extra {
 		if rr.Header().Rrtype != dns.TypeOPT {
@@ -321,7 +321,7 @@ func without(extra []dns.RR) (left []dns.RR) {
 	return left
 }
 
-// keep keeps an answer for its life, and stale for what comes after. One that is out of date is better than a failure.
+// keep caches an answer for life, and as expired answer for stale. A failure does not replace an expired answer.
 func (r *Resolver) keep(key []byte, found *Found, life, stale time.Duration) {
 	found.until = found.since.Add(life)
 	found.stale = found.until.Add(stale)
@@ -335,7 +335,7 @@ func (r *Resolver) keep(key []byte, found *Found, life, stale time.Duration) {
 	r.cache.put(key, found)
 }
 
-// lifetime is for how long an answer may be kept: that there is none, only as long as the zone says (RFC 2308).
+// lifetime returns how long an answer may be cached. For a negative answer, the SOA record decides (RFC 2308).
 func lifetime(m *dns.Msg) time.Duration {
 	const week = 7 * 24 * 3600
 	least, denied := uint32(week), false
@@ -344,7 +344,7 @@ func lifetime(m *dns.Msg) time.Duration {
 		if soa, ok := rr.(*dns.SOA); ok && i >= len(m.Answer) {
 			ttl, denied = min(ttl, soa.Minttl), true
 		}
-		if ttl > 1<<31 { // as RFC 2181 reads it
+		if ttl > 1<<31 { // treated as zero according to RFC 2181
 			ttl = 0
 		}
 		least = min(least, ttl)

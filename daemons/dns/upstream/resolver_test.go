@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// clock is a time that the test moves.
+// clock is a clock that the test sets.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -37,7 +37,7 @@ func (c *clock) move(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// world is another name server. It answers over both protocols with what answer returns; nil is silence.
+// world is another name server. It answers over both protocols with the result of say. A nil result means no response.
 type world struct {
 	addr  string
 	asked atomic.Int64
@@ -88,7 +88,7 @@ func newWorld(t *testing.T, at string, say func(q *dns.Msg, tcp bool) *dns.Msg) 
 	}
 }
 
-// says answers with records, or with a code and records of the authority.
+// says returns a function that answers with records, or with a response code and authority records.
 func says(t *testing.T, code int, texts ...string) func(*dns.Msg, bool) *dns.Msg {
 	t.Helper()
 	var list []dns.RR
@@ -114,7 +114,7 @@ func says(t *testing.T, code int, texts ...string) func(*dns.Msg, bool) *dns.Msg
 
 func silent(*dns.Msg, bool) *dns.Msg { return nil }
 
-// client asks a resolver as a server does.
+// client uses a resolver as the server does.
 type client struct {
 	*Resolver
 	t     *testing.T
@@ -135,7 +135,7 @@ func newClient(t *testing.T, cfg Config) client {
 	return client{r, t, c}
 }
 
-// run runs what follows and probes servers until the test ends.
+// run runs the resolver until the test ends.
 func (c client) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -156,7 +156,7 @@ func query(t testing.TB, name string) *wire.Query {
 	return q
 }
 
-// ask returns what a client gets.
+// ask returns the answer that a client gets.
 func (c client) ask(name string) (*dns.Msg, error) {
 	c.t.Helper()
 	q := query(c.t, name)
@@ -175,7 +175,7 @@ func (c client) ask(name string) (*dns.Msg, error) {
 	return m, nil
 }
 
-// check asks and compares the first address and its time to live, or the code.
+// check sends a query and compares the first address and its time to live, or the response code.
 func (c client) check(name, want string, ttl uint32) {
 	c.t.Helper()
 	m, err := c.ask(name)
@@ -206,7 +206,7 @@ func TestAnswersAreKeptAsLongAsTheyAllow(t *testing.T) {
 	c.clock.move(5 * time.Second)
 	c.check("A.example.", "192.0.2.1", 15)
 	asked(1)
-	c.clock.move(10 * time.Second) // longer than answers are kept
+	c.clock.move(10 * time.Second) // longer than answers are cached
 	c.check("a.example.", "192.0.2.1", 20)
 	asked(1)
 
@@ -215,17 +215,17 @@ func TestAnswersAreKeptAsLongAsTheyAllow(t *testing.T) {
 	c.clock.move(4 * time.Second)
 	c.check("none.example.", "NXDOMAIN", 0)
 	asked(1)
-	c.clock.move(2 * time.Second) // longer than the zone says
+	c.clock.move(2 * time.Second) // longer than the SOA record allows
 	c.check("none.example.", "NXDOMAIN", 0)
 	asked(1)
 
 	w.answers(says(t, dns.RcodeSuccess, "example. 60 IN SOA ns.example. h.example. 1 2 3 4 60"))
 	c.check("nothing.example.", "NOERROR", 0)
-	c.clock.move(11 * time.Second) // longer than denials are kept
+	c.clock.move(11 * time.Second) // longer than negative answers are cached
 	c.check("nothing.example.", "NOERROR", 0)
 	asked(2)
 
-	// RFC 2308: who does not say for how long is asked again. RFC 1035: so is who says not at all.
+	// A negative answer without an SOA record is not cached (RFC 2308), nor is a record with a TTL of zero (RFC 1035).
 	for _, say := range []func(*dns.Msg, bool) *dns.Msg{says(t, dns.RcodeNameError), says(t, 0, "now.example. 0 IN A "+
 		"192.0.2.2")} {
 		w.answers(say)
@@ -278,7 +278,7 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 }
 
-// RFC 8767: better an answer of before than none, within a bound.
+// If servers fail, an expired answer is used for a limited time (RFC 8767).
 func TestAnswersOutOfDateAreGivenWhenNobodyAnswers(t *testing.T) {
 	w := newWorld(t, "127.0.0.1:0", says(t, 0, "a.example. 20 IN A 192.0.2.1"))
 	c := newClient(t, Config{Servers: []string{w.addr}, Stale: time.Hour})
@@ -316,7 +316,7 @@ func TestServerThatFailsIsPassedOverUntilItAnswersAProbe(t *testing.T) {
 	good := newWorld(t, "127.0.0.1:0", says(t, 0, "x.example. 0 IN A 192.0.2.2"))
 	closed := nobodysAddress(t)
 	c := newClient(t, Config{Servers: []string{closed, good.addr}, Policy: "sequential"})
-	c.Resolver.now = time.Now // probes have a time of their own
+	c.Resolver.now = time.Now // probes use the real time
 	c.run()
 	first := c.pools.Load().all.servers[0]
 	for range maxFails {
@@ -382,7 +382,7 @@ func TestProbesBackOff(t *testing.T) {
 	}
 }
 
-// The next server is asked when one refuses or fails; what the last says counts.
+// If a server refuses or fails, the next one is asked. The last response counts.
 func TestNextServerIsAskedWhenOneFails(t *testing.T) {
 	bad := newWorld(t, "127.0.0.1:0", says(t, dns.RcodeRefused))
 	good := newWorld(t, "127.0.0.1:0", says(t, 0, "x.example. 0 IN A 192.0.2.2"))
@@ -419,7 +419,7 @@ func TestServerWithoutEDNSIsAskedWithoutIt(t *testing.T) {
 	newClient(t, Config{Servers: []string{w.addr}}).check("x.example.", "192.0.2.2", 0)
 }
 
-// What somebody else sends, who guesses at numbers, is not taken for the answer.
+// A forged response with a guessed ID is ignored.
 func TestAnswerToAnotherQuestionIsPassedOver(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -554,7 +554,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A server that asks this one what it is asked would have both ask for ever.
+// Two servers that forward to each other would do so forever.
 func TestServerThatAsksBackIsLeftOut(t *testing.T) {
 	var c client
 	var back atomic.Bool
@@ -604,7 +604,7 @@ func TestMachinesServersAreFollowed(t *testing.T) {
 	if c.pools.Load().all.servers[1] != kept {
 		t.Error("a server that stays is forgotten")
 	}
-	// A file that is empty or gone is about to be written.
+	// An empty or missing file is in the process of being written.
 	before := c.pools.Load()
 	for _, spoil := range []func() error{func() error { return os.WriteFile(file, nil, 0o600) },
 		func() error { return os.Remove(file) }} {

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	followEvery = 2 * time.Second // the machine's file is read so often
-	loopEvery   = time.Minute     // and servers are tried so often for asking back
+	followEvery = 2 * time.Second // how often the machine's file is read
+	loopEvery   = time.Minute     // how often servers are checked for loops
 )
 
-// Run follows the machine's name servers, probes those that failed and finds those that ask back, until ctx ends. Then
-// it waits for the questions that are open.
+// Run watches the machine's name servers, probes failed servers, and detects forwarding loops, until ctx ends. Then it
+// waits for the running queries.
 func (r *Resolver) Run(ctx context.Context) {
 	var g sync.WaitGroup
 	g.Go(func() { r.probe(ctx) })
@@ -32,7 +32,7 @@ func (r *Resolver) Run(ctx context.Context) {
 	r.flying.Wait()
 }
 
-// watch follows the file, and looks for loops at the start, when servers have changed, and now and then.
+// watch watches the file. It looks for loops at the start, when servers have changed, and periodically.
 func (r *Resolver) watch(ctx context.Context) {
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -50,7 +50,7 @@ func (r *Resolver) watch(ctx context.Context) {
 			after, err := newPools(r.cfg, before)
 			switch {
 			case err != nil:
-				// A file that is just being written is no reason to forget the servers.
+				// Keep the servers if the file cannot be read: it may be in the process of being written.
 				if failing != err.Error() {
 					r.log.Warn("follow the machine's name servers; those that it had are asked", "error", err)
 				}
@@ -80,10 +80,10 @@ func (p *pool) names() (list []string) {
 	return list
 }
 
-// Servers are those for names that no zone of the configuration is about.
+// Servers returns the servers for names without their own zone in the configuration.
 func (r *Resolver) Servers() []string { return r.pools.Load().all.names() }
 
-// probe asks servers that failed whether they are back.
+// probe probes failed servers until they respond.
 func (r *Resolver) probe(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -115,7 +115,7 @@ func (r *Resolver) probe(ctx context.Context) {
 	}
 }
 
-// probeOne asks for the root's servers, which every server can say something about.
+// probeOne queries the name servers of the root, which every server can answer.
 func (r *Resolver) probeOne(ctx context.Context, s *server) {
 	ctx, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
@@ -131,16 +131,16 @@ func (r *Resolver) probeOne(ctx context.Context, s *server) {
 	s.answered()
 }
 
-// loops are the questions that were sent to find out which servers ask this one.
+// loops holds the queries that were sent to detect forwarding loops.
 type loops struct {
 	mu   sync.Mutex
-	open map[string]*server // by the first label
+	open map[string]*server // by first label
 }
 
-// loopDomain is what such questions are about. Nobody has it.
+// loopDomain is the domain of these queries. It does not exist.
 const loopDomain = "dns-loop-check.clusterctl."
 
-// findLoops sends every server a question that nobody else asks. When it comes back, Looped sees it.
+// findLoops sends a unique query to every server. If it comes back, Looped recognizes it.
 func (r *Resolver) findLoops(ctx context.Context) {
 	var g sync.WaitGroup
 	for _, s := range r.pools.Load().byAddr {
@@ -168,7 +168,7 @@ func (r *Resolver) findLoops(ctx context.Context) {
 	g.Wait()
 }
 
-// Looped reports whether a question is one that this server has sent itself. Who sent it back is not asked any more.
+// Looped reports whether a query was sent by findLoops. If so, it stops using the server that sent it back.
 func (r *Resolver) Looped(name *wire.Name) bool {
 	if name.Labels() != 3 || string(name.Label(2)) != "clusterctl" ||
 		name.String() != string(name.Label(0))+"."+loopDomain {

@@ -19,24 +19,24 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// A server that failed so often one after the other is passed over until it answers a probe.
+// maxFails is the number of consecutive failures after which a server is skipped until it responds to a probe.
 const maxFails = 2
 
-// tryTime is how long one server has to answer before the next is asked.
+// tryTime limits a query to one server, before the next is asked.
 const tryTime = 2 * time.Second
 
 // server is another name server.
 type server struct {
 	addr  string
-	loops atomic.Bool // questions to it come back here
+	loops atomic.Bool // it forwards queries back to this server
 
 	mu    sync.Mutex
 	fails int
-	probe time.Time     // when it is probed next
-	pause time.Duration // until the probe after that
+	probe time.Time     // time of the next probe
+	pause time.Duration // delay of the probe after that
 }
 
-// Probes of a server that failed follow each other at twice the distance, within these bounds.
+// minPause and maxPause are the first and longest delay between probes of a failed server. The delay doubles.
 const (
 	minPause = 500 * time.Millisecond
 	maxPause = 30 * time.Second
@@ -48,14 +48,14 @@ func (s *server) well() bool {
 	return s.fails < maxFails
 }
 
-// answered notes that the server does.
+// answered records that the server responded.
 func (s *server) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fails, s.pause = 0, 0
 }
 
-// failed notes that it did not, and reports whether that is news to who probes.
+// failed records that the server did not respond. It reports whether probing must start.
 func (s *server) failed(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,8 @@ func (s *server) failed(now time.Time) bool {
 	return true
 }
 
-// due returns when the server is to be probed; zero: not at all. Once it is, the next time is set.
+// due returns when to probe the server, or the zero time if it need not be probed. If the probe is due now, due
+// schedules the next one.
 func (s *server) due(now time.Time) (at time.Time, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,15 +83,15 @@ func (s *server) due(now time.Time) (at time.Time, is bool) {
 	return s.probe, true
 }
 
-// pool is the servers for some names.
+// pool holds the servers for some names.
 type pool struct {
 	servers []*server
 	policy  string
 	turn    atomic.Uint32
 }
 
-// order returns the servers as they are to be asked: those that are well first. Servers that ask this one back are left
-// out.
+// order returns the servers in the order in which to ask them, working servers first. It leaves out servers that
+// forward queries back to this one.
 func (p *pool) order() []*server {
 	list := slices.DeleteFunc(slices.Clone(p.servers), func(s *server) bool { return s.loops.Load() })
 	switch p.policy {
@@ -115,8 +116,8 @@ func (p *pool) order() []*server {
 	return list
 }
 
-// exchange asks one server: over UDP, and over TCP when the answer is too long for that. A server that does not know
-// EDNS is asked without it.
+// exchange queries one server over UDP, and over TCP if the response is truncated. It repeats the query without EDNS if
+// the server does not support it.
 func (s *server) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	reply, err := s.ask(ctx, "udp", m)
 	if err == nil && reply.Truncated {
@@ -131,8 +132,7 @@ func (s *server) exchange(ctx context.Context, m *dns.Msg) (*dns.Msg, error) {
 	return reply, err
 }
 
-// ask sends a question from a port and with a number of its own, and takes the answer that has both and is to that
-// question.
+// ask sends a query from a random port with a random ID. It only accepts a response that matches both and the question.
 func (s *server) ask(ctx context.Context, network string, m *dns.Msg) (*dns.Msg, error) {
 	out := m.Copy()
 	out.Id = uint16(rand.Uint32())
@@ -189,7 +189,7 @@ func readMessage(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// matches reports whether a message is the answer to a question. Servers that cannot read a question may leave it out.
+// matches reports whether a message is the response to a query. Error responses may omit the question.
 func matches(asked, reply *dns.Msg) bool {
 	if !reply.Response || reply.Id != asked.Id || reply.Opcode != asked.Opcode {
 		return false

@@ -5,29 +5,29 @@ import (
 	"math/rand/v2"
 )
 
-// Section is one of an answer's.
+// Section is a section of an answer.
 type Section int
 
-// The sections in their order, in which records are to be added.
+// These are the sections, in the order in which records must be added.
 const (
 	Answers Section = iota
 	Authority
 	Additional
 )
 
-// Asked is where the name of the question begins in an answer: records that have it refer to it.
+// Asked is the offset of the question's name in an answer. Records with this name refer to it.
 const Asked = headerSize
 
-// Answer writes the answer to a query. It may be used again for another.
+// Answer builds the answer to a query. It can be reused.
 type Answer struct {
 	b      []byte
 	q      *Query
-	limit  int // of all but EDNS's record
+	limit  int // without the EDNS record
 	counts [3]int
-	cut    bool // a record had no room
+	cut    bool // a record did not fit
 }
 
-// Start begins an answer in the memory of b, which grows when it has to.
+// Start starts an answer in the memory of b, which grows if necessary.
 func (a *Answer) Start(b []byte, q *Query, limit int) {
 	a.b, a.q, a.limit, a.counts, a.cut = append(b[:0], make([]byte, headerSize)...), q, limit, [3]int{}, false
 	if q.EDNS {
@@ -40,10 +40,10 @@ func (a *Answer) Start(b []byte, q *Query, limit int) {
 	}
 }
 
-// Restart drops the records.
+// Restart removes the records.
 func (a *Answer) Restart() { a.Start(a.b, a.q, a.Limit()) }
 
-// Limit is the size that the answer may have.
+// Limit returns the maximum size of the answer in bytes.
 func (a *Answer) Limit() int {
 	if a.q.EDNS {
 		return a.limit + optSize
@@ -51,11 +51,12 @@ func (a *Answer) Limit() int {
 	return a.limit
 }
 
-// Count is how many records a section has.
+// Count returns the number of records in a section.
 func (a *Answer) Count(s Section) int { return a.counts[s] }
 
-// Add adds a record whose name is in the answer already, at owner, and returns where its data is. A record that has no
-// room marks the answer as truncated, but for additional ones, which may be missing; then it is not ok.
+// Add adds a record whose name is already in the answer at offset owner. It returns the offset of the record's data. If
+// the record does not fit, ok is false and the answer is marked as truncated. Additional records are optional, and do
+// not mark it.
 func (a *Answer) Add(s Section, owner int, kind uint16, ttl uint32, data ...[]byte) (at int, ok bool) {
 	size := 0
 	for _, d := range data {
@@ -81,7 +82,7 @@ func (a *Answer) Add(s Section, owner int, kind uint16, ttl uint32, data ...[]by
 	return at, true
 }
 
-// name appends a reference to the name at owner, or a copy where it is too far back.
+// name appends a reference to the name at offset owner, or a copy if the offset is too large for a reference.
 func (a *Answer) name(owner int) []byte {
 	if owner < 0x4000 {
 		return binary.BigEndian.AppendUint16(a.b, 0xc000|uint16(owner))
@@ -89,8 +90,8 @@ func (a *Answer) name(owner int) []byte {
 	return append(a.b, a.b[owner:owner+skipName(a.b[owner:])]...)
 }
 
-// Addresses adds a name's addresses, which lie one behind the other and are of one family, in random order. Where not
-// all have room, those that have are chosen at random.
+// Addresses adds the addresses of a name in random order. addresses is the concatenation of addresses of one family. If
+// not all fit, a random selection is added.
 func (a *Answer) Addresses(s Section, owner int, ttl uint32, kind uint16, addresses []byte) {
 	size := 4
 	if kind == TypeAAAA {
@@ -122,7 +123,7 @@ func (a *Answer) Addresses(s Section, owner int, ttl uint32, kind uint16, addres
 	}
 }
 
-// swap exchanges the contents of two pieces of memory, which may be the same.
+// swap swaps the contents of two slices, which may be identical.
 func swap(x, y []byte) {
 	for i := range x {
 		x[i], y[i] = y[i], x[i]
@@ -155,8 +156,8 @@ func (a *Answer) head(flags uint16, questions int) {
 	}
 }
 
-// AppendOPT adds EDNS's record to a finished message when the client has sent one. Of what the client's says, only the
-// wish for DNSSEC's records comes back; there are no options.
+// AppendOPT appends the EDNS record to a finished message if the query had one. It copies the DO bit of the query, and
+// has no options.
 func AppendOPT(message []byte, q *Query, code int) []byte {
 	if !q.EDNS {
 		return message
@@ -173,7 +174,7 @@ func AppendOPT(message []byte, q *Query, code int) []byte {
 	return message
 }
 
-// AddPacked adds a whole record, whose names are not compressed.
+// AddPacked adds a packed record with uncompressed names. It reports whether the record fits.
 func (a *Answer) AddPacked(s Section, record []byte) bool {
 	if len(a.b)+len(record) > a.limit {
 		a.cut = a.cut || s != Additional
@@ -184,5 +185,5 @@ func (a *Answer) AddPacked(s Section, record []byte) bool {
 	return true
 }
 
-// Truncated reports whether a record had no room.
+// Truncated reports whether a record did not fit.
 func (a *Answer) Truncated() bool { return a.cut }

@@ -1,5 +1,5 @@
-// Package wire reads DNS queries and writes answers as they are on the network (RFC 1035, RFC 6891), without
-// allocations. What is answered is decided elsewhere.
+// Package wire parses DNS queries and writes answers in wire format (RFC 1035, RFC 6891), without allocations. Other
+// packages decide on the contents.
 package wire
 
 import (
@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	maxName  = 255 // octets of a name with its final one
+	maxName  = 255 // bytes of a name including the final zero
 	maxLabel = 63
 )
 
-// Name is a domain name in lower case with its labels found. It may be used again for another name.
+// Name is a parsed domain name in lower case. It can be reused.
 type Name struct {
 	text   [maxName]byte
 	size   int
-	starts [maxName / 2]uint8 // where labels begin
+	starts [maxName / 2]uint8 // offsets of the labels
 	labels int
 }
 
 var errName = errors.New("malformed domain name")
 
-// Read takes an uncompressed name from the beginning of b and returns its length there.
+// Read parses an uncompressed name at the start of b and returns its length in bytes.
 func (n *Name) Read(b []byte) (int, error) {
 	n.size, n.labels = 0, 0
 	at := 0
@@ -56,22 +56,22 @@ func lower(c byte) byte {
 	return c
 }
 
-// Labels is how many labels the name has without the root's.
+// Labels returns the number of labels without the root.
 func (n *Name) Labels() int { return n.labels }
 
-// Label returns one of them, the leftmost first.
+// Label returns a label, counted from the left.
 func (n *Name) Label(i int) []byte {
 	at := int(n.starts[i])
 	return n.text[at+1 : at+1+int(n.text[at])]
 }
 
-// Between returns the labels from one to before another, as they are on the network, without the root's.
+// Between returns the labels from index from up to, but not including, to, in wire format without the root.
 func (n *Name) Between(from, to int) []byte { return n.text[n.Start(from):n.Start(to)] }
 
-// From returns the name that begins with a label.
+// From returns the name that starts with the given label.
 func (n *Name) From(label int) []byte { return n.text[n.Start(label):n.size] }
 
-// Start is where a label begins in the name; that of the root follows the last.
+// Start returns the offset of a label. The root follows the last label.
 func (n *Name) Start(label int) int {
 	if label == n.labels {
 		return n.size - 1
@@ -79,7 +79,7 @@ func (n *Name) Start(label int) int {
 	return int(n.starts[label])
 }
 
-// String returns the name as people write it, with a final dot. Dots and what cannot be printed are escaped.
+// String returns the name in presentation format with a final dot. Dots in labels and non-printable bytes are escaped.
 func (n *Name) String() string {
 	if n.labels == 0 {
 		return "."
@@ -102,7 +102,7 @@ func (n *Name) String() string {
 	return b.String()
 }
 
-// Pack returns a name without escapes as it is on the network, in lower case. The final dot may be missing.
+// Pack returns a name in wire format and lower case. text has no escapes; its final dot is optional.
 func Pack(text string) ([]byte, error) {
 	text = strings.TrimSuffix(strings.ToLower(text), ".")
 	var out []byte

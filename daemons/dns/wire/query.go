@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// What the daemon uses of the registries of types, classes and codes.
+// These are the types, classes and response codes that the daemon uses.
 const (
 	TypeA     = 1
 	TypeNS    = 2
@@ -34,45 +34,44 @@ const (
 const (
 	headerSize = 12
 	optSize    = 11
-	// UDPSize is the size of answers over UDP that the server takes and gives at most: one that no usual network cuts
-	// into pieces.
+	// UDPSize is the largest UDP message in bytes that the server accepts and sends. It avoids fragmentation on common
+	// networks.
 	UDPSize = 1232
-	// PlainSize is the size of an answer over UDP to who does not say what he takes.
+	// PlainSize is the largest UDP answer in bytes to a client without EDNS.
 	PlainSize = 512
-	// MaxSize is that of any message.
+	// MaxSize is the largest message in bytes.
 	MaxSize = 65535
 )
 
-// Bits of the second word of the header.
+// These are the bits of the header's flags.
 const (
 	bitResponse      = 1 << 15
 	bitAuthoritative = 1 << 10
 	bitTruncated     = 1 << 9
-	bitWanted        = 1 << 8 // recursion desired
-	bitAvailable     = 1 << 7 // recursion available
+	bitWanted        = 1 << 8 // RD, recursion desired
+	bitAvailable     = 1 << 7 // RA, recursion available
 	bitAuthentic     = 1 << 5
-	bitUnchecked     = 1 << 4 // checking disabled
+	bitUnchecked     = 1 << 4 // CD, checking disabled
 	opcodeBits       = 15 << 11
 )
 
-// Query is a query with what an answer to it needs. It refers to the message that it was read from, and may be used
-// again for another.
+// Query is a parsed query. It refers to the parsed message, and can be reused.
 type Query struct {
 	ID          uint16
-	Asked       []byte // the name with the case that it was asked with; nil when the question could not be read
-	Name        Name   // the same in lower case
+	Asked       []byte // the name in the case of the question; nil if the question is malformed
+	Name        Name   // the name in lower case
 	Type, Class uint16
 
 	EDNS   bool
-	DO     bool // DNSSEC's records are wanted
-	Size   int  // of answers over UDP that the client takes
-	Length int  // of the message
+	DO     bool // DNSSEC records are wanted
+	Size   int  // largest UDP answer that the client accepts, in bytes
+	Length int  // bytes of the message
 
 	flags uint16
 }
 
-// Parse reads a message. The code is Success, or why the query cannot be answered as it is. What is no query gets no
-// answer: ok is false.
+// Parse parses a message. The code is Success, or the reason why the query cannot be answered. ok is false if the
+// message is not a query, and must not get an answer.
 func (q *Query) Parse(message []byte) (code int, ok bool) {
 	if len(message) < headerSize {
 		return 0, false
@@ -102,7 +101,7 @@ func (q *Query) Parse(message []byte) (code int, ok bool) {
 	return code, true
 }
 
-// options reads the records behind the question, of which only EDNS's matters.
+// options parses the records after the question. Only the EDNS record is used.
 func (q *Query) options(message, rest []byte) (code int) {
 	additional := int(binary.BigEndian.Uint16(message[10:]))
 	count := int(binary.BigEndian.Uint16(message[6:])) + int(binary.BigEndian.Uint16(message[8:])) + additional
@@ -137,7 +136,7 @@ func (q *Query) options(message, rest []byte) (code int) {
 	return code
 }
 
-// skipName returns the length of a name in a message, or 0 when it is malformed.
+// skipName returns the length of a name in a message, or 0 if it is malformed.
 func skipName(b []byte) int {
 	for at := 0; at < len(b); {
 		switch length := int(b[at]); {
@@ -157,16 +156,16 @@ func skipName(b []byte) int {
 	return 0
 }
 
-// RecursionDesired reports whether others may be asked.
+// RecursionDesired reports whether other servers may be asked.
 func (q *Query) RecursionDesired() bool { return q.flags&bitWanted != 0 }
 
-// CheckingDisabled reports whether answers are wanted that a validating server would keep back.
+// CheckingDisabled reports whether the client also wants answers that fail DNSSEC validation.
 func (q *Query) CheckingDisabled() bool { return q.flags&bitUnchecked != 0 }
 
 // Authentic reports whether the client wants to know if an answer was validated.
 func (q *Query) Authentic() bool { return q.flags&bitAuthentic != 0 || q.DO }
 
-// Limit is the size of an answer.
+// Limit returns the maximum size of the answer in bytes.
 func (q *Query) Limit(tcp bool) int {
 	if tcp {
 		return MaxSize

@@ -6,23 +6,23 @@ import (
 	"math/rand/v2"
 )
 
-// Stored is another server's answer, ready to be given to many who ask the same. It does not change.
+// Stored is an answer of another server, prepared for many queries. It is immutable.
 type Stored struct {
-	message []byte // without EDNS's record
-	ends    []int  // where each record ends
-	times   []int  // where the times to live are
+	message []byte // without the EDNS record
+	ends    []int  // offsets of the ends of the records
+	times   []int  // offsets of the times to live
 	answers int
 	sets    []set
 }
 
-// set is where addresses of one name are that follow each other in the answer.
+// set is the position of consecutive addresses of one name in the answer.
 type set struct{ size, first, stride, count int }
 
 func (s set) end() int { return s.first + (s.count-1)*s.stride + s.size }
 
 var errMessage = errors.New("malformed message")
 
-// NewStored finds its way through an answer without EDNS's record. It keeps the message.
+// NewStored parses an answer without the EDNS record. It keeps the message.
 func NewStored(message []byte) (*Stored, error) {
 	if len(message) < headerSize || binary.BigEndian.Uint16(message[4:]) != 1 {
 		return nil, errMessage
@@ -34,7 +34,7 @@ func NewStored(message []byte) (*Stored, error) {
 	}
 	s := &Stored{message: message, answers: int(binary.BigEndian.Uint16(message[6:]))}
 	count := s.answers + int(binary.BigEndian.Uint16(message[8:])) + int(binary.BigEndian.Uint16(message[10:]))
-	var before []byte // name, type, class and time of the record before
+	var before []byte // name, type, class and TTL of the previous record
 	for i := range count {
 		owner := skipName(message[at:])
 		data := at + owner + 10
@@ -65,17 +65,17 @@ func NewStored(message []byte) (*Stored, error) {
 	return s, nil
 }
 
-// Code is what the answer says.
+// Code returns the response code.
 func (s *Stored) Code() int { return int(s.message[3] & 15) }
 
-// Size is the memory that the answer takes.
+// Size returns the approximate memory of the answer in bytes.
 func (s *Stored) Size() int { return len(s.message) + 8*(len(s.ends)+len(s.times)) + 100 }
 
-// Message is the answer itself, which is not to be changed.
+// Message returns the answer. The caller must not change it.
 func (s *Stored) Message() []byte { return s.message }
 
-// Give writes the answer to a query for the same name, in the memory of b. change says what becomes of records' times
-// to live. Addresses come in random order; what has no room is left out and said to be missing.
+// Give writes the answer to a query for the same name into the memory of b. change returns the new time to live of a
+// record. Addresses are in random order. If records do not fit, they are omitted and the answer is marked as truncated.
 func (s *Stored) Give(b []byte, q *Query, limit int, change func(ttl uint32) uint32) []byte {
 	b = append(b[:0], s.message...)
 	binary.BigEndian.PutUint16(b, q.ID)
@@ -121,5 +121,5 @@ func (s *Stored) Give(b []byte, q *Query, limit int, change func(ttl uint32) uin
 	return AppendOPT(b, q, 0)
 }
 
-// Answers is how many records the answer section has.
+// Answers returns the number of records in the answer section.
 func (s *Stored) Answers() int { return s.answers }

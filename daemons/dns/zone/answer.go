@@ -9,25 +9,25 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// Result is what became of a question.
+// Result is the result of a question.
 type Result struct {
-	Foreign bool   // not the cluster's: ask others. Nothing was answered
-	NoName  bool   // the name does not exist; otherwise it does, perhaps without such records
-	Alias   []byte // the name that the last record leads to, as on the network
-	AliasAt int    // where that name is in the answer
-	Apex    int    // first label of the zone that the name is in
+	Foreign bool   // the name is outside of the zone and nothing was added: ask other servers
+	NoName  bool   // the name does not exist; otherwise it exists, possibly without such records
+	Alias   []byte // target name of the last record, in wire format
+	AliasAt int    // offset of that name in the answer
+	Apex    int    // index of the first label of the name's zone
 }
 
-// question is one that is being answered.
+// question is a question that is being answered.
 type question struct {
 	*Zone
 	name  *wire.Name
 	kind  uint16
-	owner int // where the name is in the answer
+	owner int // offset of the name in the answer
 	a     *wire.Answer
 }
 
-// Answer adds the records that a name has of a type. The name is in the answer already, at owner.
+// Answer adds the records of a name with a type. The name is already in the answer at offset owner.
 func (z *Zone) Answer(a *wire.Answer, name *wire.Name, kind uint16, owner int) Result {
 	q := question{z, name, kind, owner, a}
 	apex := name.Labels() - z.labels
@@ -43,7 +43,7 @@ func (z *Zone) Answer(a *wire.Answer, name *wire.Name, kind uint16, owner int) R
 	return r
 }
 
-// inside answers for the cluster's domain; n is the number of labels before it.
+// inside answers for the cluster's domain. n is the number of labels in front of it.
 func (q question) inside(n int) Result {
 	if n == 0 {
 		q.apex()
@@ -51,7 +51,7 @@ func (q question) inside(n int) Result {
 	}
 	switch last := string(q.name.Label(n - 1)); {
 	case last == "svc" && n == 1, last == "pod" && n == 1, last == "dns" && n == 1:
-		return Result{} // names are below
+		return Result{} // an empty non-terminal: there are only names below it
 	case last == "svc":
 		return q.below(n-1, q.serviceName)
 	case last == "pod":
@@ -70,10 +70,10 @@ func (q question) inside(n int) Result {
 	return Result{NoName: true}
 }
 
-// version is that of the specification that is kept, as a TXT record has it.
+// version is the version of the DNS specification, in the format of a TXT record.
 const version = "\x051.1.0"
 
-// apex answers for a zone's own name.
+// apex answers for the name of the zone itself.
 func (q question) apex() {
 	if q.wants(wire.TypeSOA) {
 		q.add(wire.TypeSOA, q.soa)
@@ -83,13 +83,13 @@ func (q question) apex() {
 	}
 }
 
-// Deny adds the record that says for how long "no such name" or "no such records" may be kept. The question's name is
-// in the zone that begins with its label apex.
+// Deny adds the SOA record, which limits how long a negative answer may be cached. The zone starts at the question's
+// label apex.
 func (z *Zone) Deny(a *wire.Answer, asked *wire.Name, apex int) {
 	a.Add(wire.Authority, wire.Asked+asked.Start(apex), wire.TypeSOA, denied, z.soa)
 }
 
-// below answers for the n labels before svc or pod, of which the last is a namespace.
+// below answers for the n labels in front of svc or pod. The last of them is a namespace.
 func (q question) below(n int, answer func(n int) Result) Result {
 	if n == 1 {
 		return Result{NoName: !q.namespace(q.name.Label(0))}
@@ -133,7 +133,7 @@ func (q question) serviceName(n int) Result {
 			return Result{}
 		}
 	case below == 1:
-		// _tcp and the like exist when a named port below does.
+		// _tcp and similar names exist if there is a named port below them.
 		protocol := q.name.Label(0)[1:]
 		for _, p := range s.ports {
 			if p.name != "" && p.protocol == string(protocol) {
@@ -156,10 +156,10 @@ func (q question) serviceName(n int) Result {
 	return Result{NoName: true}
 }
 
-// additional is for how many targets of SRV records the addresses are given with them: those of more rarely have room.
+// additional limits the targets of SRV records whose addresses are added, because more rarely fit.
 const additional = 16
 
-// ports adds the SRV records of ports, and the addresses of the names in them.
+// ports adds the SRV records of the matching ports, and the addresses of their targets.
 func (q question) ports(s *Service, meant func(port) bool) {
 	count := 0
 	for range s.targets(meant) {
@@ -167,7 +167,7 @@ func (q question) ports(s *Service, meant func(port) bool) {
 	}
 	weight := max(100/max(count, 1), 1)
 	fixed := []byte{0, 0, byte(weight >> 8), byte(weight)}
-	var names []int // where the targets' are in the answer
+	var names []int // offsets of the targets' names in the answer
 	for t := range s.targets(meant) {
 		at, ok := q.a.Add(wire.Answers, q.owner, wire.TypeSRV, q.ttl, fixed, t.data)
 		if !ok {
@@ -201,7 +201,7 @@ func (q question) add(kind uint16, data []byte) {
 	q.a.Add(wire.Answers, q.owner, kind, q.ttl, data)
 }
 
-// addresses adds those that are asked for.
+// addresses adds the addresses of the requested type.
 func (q question) addresses(v4, v6 []byte) {
 	if q.wants(wire.TypeA) {
 		q.a.Addresses(wire.Answers, q.owner, q.ttl, wire.TypeA, v4)
@@ -211,8 +211,8 @@ func (q question) addresses(v4, v6 []byte) {
 	}
 }
 
-// reverse answers for the names of addresses. Of those in the networks of pods and services, nobody else knows names;
-// of others, only those that endpoints have are the cluster's.
+// reverse answers for reverse names. For the networks of pods and services, this server is authoritative. Of other
+// addresses, it only knows those of endpoints.
 func (q question) reverse() Result {
 	ip, bits, exact, ok := address(q.name)
 	if !ok {
@@ -223,7 +223,7 @@ func (q question) reverse() Result {
 		step = 4
 	}
 	for _, network := range q.networks {
-		// A zone begins where a label does: that of 10.96.0.0/12 is sixteen of two labels.
+		// A zone starts at a label boundary: 10.96.0.0/12 corresponds to sixteen zones with two labels.
 		size := (network.Bits() + step - 1) / step
 		if network.Addr().BitLen() != ip.BitLen() || bits < size*step || !network.Contains(ip) {
 			continue
@@ -245,7 +245,7 @@ func (q question) reverse() Result {
 	return Result{Apex: 0}
 }
 
-// pointers adds the names of an address.
+// pointers adds the PTR records of an address, and reports whether it has a name.
 func (q question) pointers(ip netip.Addr) bool {
 	names := q.namesOf(ip)
 	if q.wants(wire.TypePTR) {
@@ -256,8 +256,8 @@ func (q question) pointers(ip netip.Addr) bool {
 	return len(names) > 0
 }
 
-// address reads a name below in-addr.arpa or ip6.arpa: the address that it begins with, and how many bits of it are
-// said. It is exact when nothing else is said.
+// address parses a name below in-addr.arpa or ip6.arpa. It returns the address, and how many bits the name specifies.
+// exact is false if there are other labels in front.
 func address(name *wire.Name) (ip netip.Addr, bits int, exact, ok bool) {
 	n := name.Labels() - 2
 	if n < 1 || string(name.Label(n+1)) != "arpa" {

@@ -1,5 +1,5 @@
-// Package zone answers for the names of a cluster, as the Kubernetes DNS specification has them, from services,
-// endpoints and namespaces. Who asks how, and about what else, is the server's business.
+// Package zone answers for the names of a cluster, according to the Kubernetes DNS specification, from services,
+// endpoints and namespaces. The caller handles the clients and all other names.
 package zone
 
 import (
@@ -15,35 +15,35 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// Key names a service.
+// Key identifies a service.
 type Key struct{ Namespace, Name string }
 
-// Service is what is known of a service, ready to answer with. It does not change.
+// Service holds the prepared records of a service. It is immutable.
 type Service struct {
-	name     []byte // whole, as all names here in lower case and as on the network
-	v4, v6   []byte // addresses of its own name
-	hidden   bool   // a headless one without ready endpoints has no names
-	external []byte // name that it is an alias for
+	name     []byte // full name; all names here are in lower case and wire format
+	v4, v6   []byte // addresses of the service's name
+	hidden   bool   // a headless service without ready endpoints, which has no names
+	external []byte // target name of an ExternalName service
 	ports    []port
 	hosts    []host // sorted by label
 	reverse  map[netip.Addr][][]byte
 }
 
-// port is what a port's SRV records say.
+// port holds the SRV records of a port.
 type port struct {
-	name, protocol string // labels without the underscore; unnamed ports have no name of their own
+	name, protocol string // labels without the underscore; name is empty for an unnamed port
 	targets        []target
 }
 
 type target struct {
-	data []byte // of the SRV record, from the port's number on
-	host int    // index of the endpoint, -1: the service itself
+	data []byte // of the SRV record, starting with the port number
+	host int    // index of the endpoint; -1 for the service itself
 }
 
-// portSize is that of the number before the name in a target.
+// portSize is the size in bytes of the port number in a target.
 const portSize = 2
 
-// targets are those of the ports that are meant.
+// targets returns the targets of the ports for which meant returns true.
 func (s *Service) targets(meant func(port) bool) iter.Seq[target] {
 	return func(yield func(target) bool) {
 		for _, p := range s.ports {
@@ -56,17 +56,17 @@ func (s *Service) targets(meant func(port) bool) iter.Seq[target] {
 	}
 }
 
-// host is an endpoint, or several that call themselves the same.
+// host is an endpoint, or several with the same hostname.
 type host struct {
 	label  string
 	name   []byte
 	v4, v6 []byte
 }
 
-// OldNotReady is the annotation from before the field publishNotReadyAddresses.
+// OldNotReady is the annotation that preceded the field publishNotReadyAddresses.
 const OldNotReady = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
 
-// NewService works out what a service's names are in a domain. It is nil for a service that cannot have a name.
+// NewService returns the records of a service in a domain. It returns nil if the service cannot have a name.
 func NewService(domain []byte, s *corev1.Service, slices []*discoveryv1.EndpointSlice) *Service {
 	full, err := wire.Pack(s.Name + "." + s.Namespace + ".svc")
 	if err != nil || len(full)-1+len(domain) > 255 {
@@ -137,9 +137,8 @@ type endpointPort struct {
 	number         uint16
 }
 
-// endpoints gathers the addresses of a service that may be told of, in order. One that is in several slices, for
-// several ports, is one endpoint. Of services that are not headless, only those have names that call themselves
-// something.
+// endpoints returns the published addresses of a service in order. An address in several slices, for several ports, is
+// one endpoint. Without headless, it only returns endpoints with a hostname.
 func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) []endpoint {
 	found := map[netip.Addr]*endpoint{}
 	for _, slice := range slicesOf {
@@ -193,7 +192,8 @@ func endpoints(slicesOf []*discoveryv1.EndpointSlice, headless, notReady bool) [
 	return list
 }
 
-// hostsOf gives endpoints their names below the service's and, to a headless service, their addresses.
+// hostsOf adds the names of endpoints below the service's name. For a headless service, it also adds their addresses to
+// the service's name.
 func (s *Service) hostsOf(ends []endpoint, headless bool) {
 	for _, e := range ends {
 		if headless {
@@ -213,12 +213,12 @@ func (s *Service) hostsOf(ends []endpoint, headless bool) {
 	}
 }
 
-// host finds an endpoint by its label.
+// host returns the index of an endpoint by label, and whether it exists.
 func (s *Service) host(label string) (int, bool) {
 	return slices.BinarySearchFunc(s.hosts, label, func(h host, l string) int { return strings.Compare(h.label, l) })
 }
 
-// headlessPorts makes an SRV record of every port of every endpoint. They have the same weight.
+// headlessPorts adds an SRV record for every port of every endpoint.
 func (s *Service) headlessPorts(ends []endpoint) {
 	type seen struct {
 		port   int
@@ -245,12 +245,12 @@ func (s *Service) headlessPorts(ends []endpoint) {
 	}
 }
 
-// dashed is an address as a label of a name.
+// dashed returns an address as a label.
 func dashed(ip netip.Addr) string {
 	return strings.NewReplacer(".", "-", ":", "-").Replace(ip.String())
 }
 
-// undashed is the address that a label stands for.
+// undashed parses a label that was made by dashed.
 func undashed(label string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(strings.ReplaceAll(label, "-", ".")); err == nil {
 		return ip, ip.Is4()

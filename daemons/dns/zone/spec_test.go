@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// cluster is a zone that is filled and asked in the way that the API and clients do.
+// cluster is a zone under test, with helpers to fill and to query it.
 type cluster struct {
 	*Zone
 	t *testing.T
@@ -84,7 +84,8 @@ func notReady(e discoveryv1.Endpoint) discoveryv1.Endpoint {
 	return e
 }
 
-// ask answers a question and returns the message as a resolver library reads it, nil when the question is for others.
+// ask answers a question and returns the message as a resolver library parses it. It returns nil if the name is outside
+// of the zone.
 func (c cluster) ask(name string, kind uint16) *dns.Msg {
 	c.t.Helper()
 	return c.askWith(new(dns.Msg).SetQuestion(name, kind), wire.MaxSize)
@@ -120,7 +121,7 @@ func (c cluster) askWith(m *dns.Msg, limit int) *dns.Msg {
 	return out
 }
 
-// show is an answer in short: records without names and times, or why there are none.
+// show returns a short form of an answer: its records without names and TTLs, or why there are none.
 func show(m *dns.Msg) string {
 	if m == nil {
 		return "foreign"
@@ -176,7 +177,7 @@ func arpa(ip string) string {
 	return name
 }
 
-// 2.1: all comparisons are case-insensitive. The case of the question comes back.
+// Section 2.1: all comparisons are case-insensitive. The answer keeps the case of the question.
 func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
 	c := newCluster(t)
 	c.service(
@@ -195,7 +196,7 @@ func TestSection2_1CaseIsIgnoredAndKept(t *testing.T) {
 	}
 }
 
-// 2.1: endpoints are ready, too, when the service's older annotation says so.
+// Section 2.1: the service's deprecated annotation also makes endpoints ready.
 func TestSection2_1ReadyByAnnotation(t *testing.T) {
 	c := newCluster(t)
 	c.Set(Key{"default", "old"}, NewService(c.Domain(), &corev1.Service{
@@ -208,7 +209,7 @@ func TestSection2_1ReadyByAnnotation(t *testing.T) {
 	c.check(cases{{"old.default.svc.cluster.local.", dns.TypeA, "A 10.244.1.9"}})
 }
 
-// 2.2
+// Section 2.2.
 func TestSection2_2SchemaVersion(t *testing.T) {
 	newCluster(t).check(cases{
 		{"dns-version.cluster.local.", dns.TypeTXT, `TXT "1.1.0"`},
@@ -217,7 +218,7 @@ func TestSection2_2SchemaVersion(t *testing.T) {
 	})
 }
 
-// 2.3.1, for both families.
+// Section 2.3.1, for both families.
 func TestSection2_3_1ClusterIPAddresses(t *testing.T) {
 	c := newCluster(t)
 	c.service("four", corev1.ServiceSpec{ClusterIP: "10.96.0.7"})
@@ -236,7 +237,7 @@ func TestSection2_3_1ClusterIPAddresses(t *testing.T) {
 	})
 }
 
-// 2.3.2
+// Section 2.3.2.
 func TestSection2_3_2ClusterIPPorts(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00:20::7"},
@@ -286,7 +287,7 @@ func records(list []dns.RR) (out []string) {
 	return out
 }
 
-// 2.3.3, for both families.
+// Section 2.3.3, for both families.
 func TestSection2_3_3ClusterIPNames(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7", ClusterIPs: []string{"10.96.0.7", "fd00:20::7"}})
@@ -302,7 +303,7 @@ func TestSection2_3_3ClusterIPNames(t *testing.T) {
 	})
 }
 
-// 2.4.1, for both families.
+// Section 2.4.1, for both families.
 func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 	c := newCluster(t)
 	no := notReady(end("10.244.1.9", "db-9"))
@@ -345,7 +346,7 @@ func TestSection2_4_1HeadlessAddresses(t *testing.T) {
 	})
 }
 
-// 2.4.2
+// Section 2.4.2.
 func TestSection2_4_2HeadlessPorts(t *testing.T) {
 	c := newCluster(t)
 	c.service(
@@ -380,7 +381,7 @@ func TestSection2_4_2HeadlessPorts(t *testing.T) {
 	}
 }
 
-// 2.4.3, for both families.
+// Section 2.4.3, for both families.
 func TestSection2_4_3HeadlessNames(t *testing.T) {
 	c := newCluster(t)
 	c.service(
@@ -413,7 +414,7 @@ func TestSection2_4_3HeadlessNames(t *testing.T) {
 	})
 }
 
-// 2.5; what the alias leads to is the server's business.
+// Section 2.5. The server, not the zone, follows the alias.
 func TestSection2_5ExternalName(t *testing.T) {
 	c := newCluster(t)
 	c.service("away", corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "WWW.example.com."})
@@ -426,7 +427,7 @@ func TestSection2_5ExternalName(t *testing.T) {
 	})
 }
 
-// 2.6
+// Section 2.6.
 func TestSection2_6Pods(t *testing.T) {
 	newCluster(t).check(cases{
 		{"10-244-9-9.default.pod.cluster.local.", dns.TypeA, "A 10.244.9.9"},
@@ -442,7 +443,7 @@ func TestSection2_6Pods(t *testing.T) {
 	})
 }
 
-// A name that has others below exists: resolvers take one that does not to have none (RFC 8020).
+// A name with other names below it exists. Otherwise resolvers would conclude that there are none below it (RFC 8020).
 func TestNamesThatExistAndNamesThatDoNot(t *testing.T) {
 	c := newCluster(t)
 	c.service("web", corev1.ServiceSpec{ClusterIP: "10.96.0.7"})
@@ -502,7 +503,7 @@ func TestApexSaysWhoAnswersForTheZone(t *testing.T) {
 	}
 }
 
-// Networks whose length is not that of labels are several zones.
+// Networks whose prefix is not at a label boundary correspond to several zones.
 func TestReverseZonesOfPodsAndServices(t *testing.T) {
 	six := arpa("fd00:10::99")
 	newCluster(t).check(cases{
@@ -538,7 +539,7 @@ func TestHostsOfTheConfiguration(t *testing.T) {
 	})
 }
 
-// Clients that take the first address spread over all of them, also where not all have room.
+// Addresses are in random order, so that clients that take the first one are spread, even if not all addresses fit.
 func TestAddressesComeInAnotherOrderEachTime(t *testing.T) {
 	c := newCluster(t)
 	var ends []discoveryv1.Endpoint
@@ -577,7 +578,7 @@ func TestAddressesComeInAnotherOrderEachTime(t *testing.T) {
 	}
 }
 
-// A service of very many ports and endpoints fills the largest message and no more.
+// A service with very many ports and endpoints fills the largest message without overflowing it.
 func TestHugeServiceFillsAMessage(t *testing.T) {
 	c := newCluster(t)
 	var ends []discoveryv1.Endpoint

@@ -13,34 +13,35 @@ import (
 	"clusterctl/daemons/dns/wire"
 )
 
-// Config is what a zone is made of besides the API's objects.
+// Config configures a Zone.
 type Config struct {
-	Domain   string                  // required; the cluster's
-	Networks []netip.Prefix          // of pods and services, whose addresses nobody else knows names of
-	Service  Key                     // whose addresses are those of the name server
-	Hosts    map[string][]netip.Addr // names outside of the domain
-	TTL      time.Duration           // of records
-	Serial   uint32                  // of the zone
+	Domain string // required; the cluster's domain
+	// Networks of pods and services, for whose reverse names this server is authoritative.
+	Networks []netip.Prefix
+	Service  Key                     // the name server's service, whose addresses belong to the name ns.dns
+	Hosts    map[string][]netip.Addr // addresses of names outside of the domain
+	TTL      time.Duration           // TTL of records
+	Serial   uint32                  // serial number of the zone
 }
 
-// Zone has the names of a cluster. Its methods may be called from many goroutines at once.
+// Zone holds the names of a cluster. Its methods are safe for concurrent use.
 type Zone struct {
 	domain   []byte
-	labels   int // of the domain
+	labels   int // number of labels of the domain
 	networks []netip.Prefix
 	server   string // key of the name server's service
 	ttl      uint32
 	ns       []byte
 	soa      []byte
-	hosts    map[string][2][]byte // by name, as on the network: addresses of both families
+	hosts    map[string][2][]byte // by name in wire format: addresses of both families
 
 	mu         sync.RWMutex
-	services   map[string]*Service // by their two labels, as on the network
-	namespaces map[string]bool     // by their label
+	services   map[string]*Service // by two labels in wire format
+	namespaces map[string]bool     // by label
 	names      map[netip.Addr][][]byte
 }
 
-// denied is for how long clients may keep that a name does not exist, seconds. It is short: names are asked for before
+// denied is how long clients may cache a negative answer, in seconds. It is short, because names may be queried before
 // they exist.
 const denied = 5
 
@@ -86,17 +87,17 @@ func New(cfg Config) (*Zone, error) {
 	return z, nil
 }
 
-// key is a service's labels as on the network.
+// key returns a service's name and namespace as labels in wire format.
 func key(k Key) string {
 	return string(
 		append(append([]byte{byte(len(k.Name))}, k.Name...), append([]byte{byte(len(k.Namespace))}, k.Namespace...)...),
 	)
 }
 
-// Domain is the cluster's, as on the network.
+// Domain returns the cluster's domain in wire format.
 func (z *Zone) Domain() []byte { return z.domain }
 
-// SetNamespace says whether there is a namespace.
+// SetNamespace sets whether a namespace exists.
 func (z *Zone) SetNamespace(name string, there bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -107,14 +108,14 @@ func (z *Zone) SetNamespace(name string, there bool) {
 	}
 }
 
-// Set replaces what is known of a service; nil means that there is none.
+// Set sets the records of a service. s is nil if the service does not exist.
 func (z *Zone) Set(k Key, s *Service) {
 	at := key(k)
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if old := z.services[at]; old != nil {
 		for ip, gone := range old.reverse {
-			// Readers keep the slice that they were given.
+			// Readers may still use the old slice.
 			left := slices.DeleteFunc(slices.Clone(z.names[ip]), func(n []byte) bool {
 				return slices.ContainsFunc(gone, func(g []byte) bool { return bytes.Equal(n, g) })
 			})

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// accessLog writes one line of JSON for each request. Lines are gathered and written together, at the latest after a
-// second.
+// accessLog writes one line of JSON for each request. Lines are buffered for at most a second.
 type accessLog struct {
 	mu    sync.Mutex
 	to    io.Writer
@@ -23,7 +22,7 @@ const (
 
 func newAccessLog(to io.Writer) *accessLog { return &accessLog{to: to} }
 
-// entry is what is logged of a request.
+// entry is the log record of a request.
 type entry struct {
 	client               []byte
 	method, host, target []byte
@@ -76,7 +75,7 @@ func (l *accessLog) flush() {
 	l.write()
 }
 
-// write loses what cannot be written: a log must not hold up requests.
+// write writes the buffered lines. It drops them on an error, because logging must not block requests.
 func (l *accessLog) write() {
 	_, _ = l.to.Write(l.lines)
 	l.lines = l.lines[:0]
@@ -84,7 +83,8 @@ func (l *accessLog) write() {
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSON writes a text of any bytes; those that are no ASCII are written by their number, as in Latin-1.
+// appendJSON appends a JSON string of arbitrary bytes. Bytes that are not printable ASCII are escaped as Latin-1
+// characters.
 func appendJSON(b, text []byte) []byte {
 	b = append(b, '"')
 	for _, c := range text {

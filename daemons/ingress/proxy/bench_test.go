@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What one request costs, with the client, the backend and the kernel's part of all three.
+// BenchmarkRequest measures one request, including the client, the backend and the kernel's work.
 func BenchmarkRequest(b *testing.B) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// long is from where on a body is handed from socket to socket in the kernel.
+// long is the body size in bytes from which the kernel copies between the sockets.
 const long = 64 << 10
 
-// passLength sends the rest of an answer's body, of which the length is known.
+// passLength forwards the rest of a response body of known length.
 func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, error) {
 	if left == 0 {
 		return true, nil
@@ -49,8 +49,8 @@ func (c *conn) passLength(rule *route.Rule, up *upstream, left int64) (bool, err
 	return true, nil
 }
 
-// splice moves n bytes from one socket to another in the kernel, until stop is set. Each socket has its time to get on,
-// again and again. With a pace, it returns errSlowBody when from is slower than that and to has taken all that came.
+// splice moves n bytes between two sockets in the kernel, until stop is set. Each socket gets a new deadline for every
+// step. With a pace, splice returns errSlowBody if from is too slow while to has taken all data.
 func splice(
 	to, from *net.TCPConn,
 	n int64,
@@ -86,7 +86,7 @@ func splice(
 			return moved, io.ErrUnexpectedEOF
 		case err == nil:
 		case isTimeout(err) && done > 0 && time.Since(now) < max(2*read, write):
-			err = nil // a slow one that gets on: the write's time is not over, so nothing of it is lost
+			err = nil // slow but making progress; the write deadline has not expired, so no data is lost
 		default:
 			return moved, err
 		}
@@ -94,12 +94,12 @@ func splice(
 	return moved, nil
 }
 
-// pump sends the rest of a request's body while the answer is waited for.
+// pump forwards the rest of a request body while the response is awaited.
 type pump struct {
 	done chan struct{}
-	err  *malformed // what is wrong with the body, to be told to the client
-	all  bool       // all of it was sent
-	gone bool       // the client ended
+	err  *malformed // error in the body, to report to the client
+	all  bool       // the whole body was forwarded
+	gone bool       // the client has closed the connection
 	stop atomic.Bool
 }
 
@@ -109,14 +109,14 @@ func (c *conn) startPump(rule *route.Rule, up *upstream, left rest) *pump {
 		defer close(p.done)
 		c.pumpBody(p, rule, up, left)
 		if !p.all && (p.err != nil || p.gone) {
-			_ = up.nc.Close() // nobody waits for an answer to half a request
+			_ = up.nc.Close() // an incomplete request gets no response
 		}
 	}()
 	return p
 }
 
-// stopPump waits for the pump, which is not let go on when the answer is there already. It returns what was wrong with
-// the body.
+// stopPump stops the pump and waits for it, because the response may arrive before the body is forwarded. It returns
+// the error in the body.
 func (c *conn) stopPump(up *upstream) error {
 	p := c.pump
 	if p == nil {
@@ -126,7 +126,7 @@ func (c *conn) stopPump(up *upstream) error {
 	select {
 	case <-p.done:
 	default:
-		p.stop.Store(true) // before the deadlines: the pump sets its own, and looks then
+		p.stop.Store(true) // before the deadlines: the pump checks it after setting its own deadlines
 		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
 		_ = up.nc.SetWriteDeadline(time.Unix(1, 0))
 		<-p.done

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// buffer is memory that is read into: b[r:w] has come and is not used yet.
+// buffer is memory for reading: b[r:w] was read and is not used yet.
 type buffer struct {
 	b    []byte
 	r, w int
@@ -34,7 +34,7 @@ func getBuffer(size int) *buffer {
 	return &buffer{b: make([]byte, size), pool: pool}
 }
 
-// free gives the memory back. One that has grown is left to the garbage collector.
+// free returns the memory to its pool. A buffer that has grown is left to the garbage collector.
 func (b *buffer) free() {
 	b.r, b.w = 0, 0
 	if b.pool != nil {
@@ -44,7 +44,7 @@ func (b *buffer) free() {
 
 func (b *buffer) bytes() []byte { return b.b[b.r:b.w] }
 
-// room makes room for more to be read, up to limit bytes that are not used. It returns false when there are that many.
+// room makes room for reading. It returns false if limit bytes are unused already.
 func (b *buffer) room(limit int) bool {
 	if b.r == b.w {
 		b.r, b.w = 0, 0
@@ -70,11 +70,11 @@ func (b *buffer) room(limit int) bool {
 	return true
 }
 
-// deadline is when a connection's read or write gives up, by the engine's clock. It is set anew only when it is too
-// near: setting it costs more than looking.
+// deadline is a connection's read or write deadline by the engine's clock. It is only moved when it is too near,
+// because setting it costs more than comparing.
 type deadline struct{ at int64 }
 
-// extend makes sure that at least want is left, and at most twice that. It returns whether at is to be set.
+// extend ensures that the deadline is between want and twice want away. It reports whether the new value must be set.
 func (d *deadline) extend(now int64, want time.Duration) bool {
 	if left := d.at - now; left >= int64(want) && left <= 2*int64(want) {
 		return false
@@ -83,7 +83,7 @@ func (d *deadline) extend(now int64, want time.Duration) bool {
 	return true
 }
 
-// exact makes it exactly a moment.
+// exact sets the deadline to a time. It reports whether the new value must be set.
 func (d *deadline) exact(at int64) bool {
 	if d.at == at {
 		return false

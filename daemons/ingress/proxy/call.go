@@ -56,7 +56,7 @@ func (e *endpoint) call(ctx context.Context, rule *route.Rule, q *outgoing, cert
 	return b.incoming(q.method == http.MethodHead), nil
 }
 
-// appendHead writes the request's head as HTTP/1 has it.
+// appendHead appends the head of the request in HTTP/1 form.
 func (q *outgoing) appendHead(out []byte) []byte {
 	out = append(out, q.method+" "+q.target+" HTTP/1.1\r\nHost: "+q.host+"\r\n"...)
 	for name, values := range q.header {
@@ -80,7 +80,7 @@ func (q *outgoing) appendHead(out []byte) []byte {
 	return append(out, '\r', '\n')
 }
 
-// send sends the body, and returns whether all of it was.
+// send sends the body, and reports whether it was sent completely.
 func (q *outgoing) send(up *upstream, wait time.Duration) bool {
 	b := getBuffer(copyBuffer)
 	defer b.free()
@@ -113,26 +113,27 @@ func (q *outgoing) send(up *upstream, wait time.Duration) bool {
 		}
 		if err != nil {
 			if err != io.EOF {
-				_ = up.nc.Close() // nobody waits for an answer to half a request
+				_ = up.nc.Close() // an incomplete request gets no response
 			}
 			return err == io.EOF
 		}
 	}
 }
 
-// answerBody reads the body of an answer over HTTP/1, and puts the connection aside when it was read to its end.
+// answerBody reads the body of a response over HTTP/1. It keeps the connection for reuse if the body was read
+// completely.
 type answerBody struct {
 	e    *Engine
 	up   *upstream
 	wait time.Duration
 	head answer
-	over func() bool // the request's end does not concern the connection any more; false: it has ended
+	over func() bool // separates the connection from the request's context; reports false if the context has ended
 
 	chunks  chunks
 	left    int64
 	framing framing
 	ended   bool
-	sent    chan bool // whether all of the request's body was sent; nil: it has none
+	sent    chan bool // receives whether the whole request body was sent; nil if there is none
 	body    io.Closer
 }
 
@@ -164,7 +165,7 @@ func (b *answerBody) incoming(head bool) *incoming {
 	return in
 }
 
-// Read is of io.Reader.
+// Read implements io.Reader.
 func (b *answerBody) Read(p []byte) (int, error) {
 	for !b.ended {
 		if b.up.buf.r == b.up.buf.w {
@@ -205,12 +206,12 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// empty reports whether the next piece may take long to come.
+// empty reports whether no data is available, so that the next read may take long.
 func (b *answerBody) empty() bool {
 	if b.ended || b.framing != asChunks {
 		return !b.ended && b.up.buf.r == b.up.buf.w
 	}
-	ahead := b.chunks // what is here may be the end of a chunk alone
+	ahead := b.chunks // the buffer may hold only the end of a chunk
 	ahead.trailer = nil
 	at := 0
 	for rest := b.up.buf.bytes(); at < len(rest) && !ahead.done(); {

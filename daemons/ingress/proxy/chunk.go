@@ -13,21 +13,21 @@ const (
 	maxTrailers  = 8 << 10
 )
 
-// chunks reads a chunked body as it comes, in pieces of any size.
+// chunks parses a chunked body incrementally.
 type chunks struct {
 	state   chunkState
-	left    int64 // of the chunk
-	total   int64 // of data so far
-	read    int   // of the line
+	left    int64 // bytes left of the chunk
+	total   int64 // bytes of data so far
+	read    int   // bytes of the line
 	trailer []byte
 }
 
 type chunkState uint8
 
 const (
-	chunkSize chunkState = iota // digits
+	chunkSize chunkState = iota // hex digits
 	chunkExtension
-	chunkSizeEnd // LF of the size's line
+	chunkSizeEnd // LF of the size line
 	chunkData
 	chunkDataCR
 	chunkDataLF
@@ -39,7 +39,8 @@ func (c *chunks) reset() { *c = chunks{trailer: c.trailer[:0]} }
 
 func (c *chunks) done() bool { return c.state == chunkDone }
 
-// next reads the beginning of b: n bytes of it, of which data are the body's. Nothing after the body is read.
+// next parses the start of b. n is the number of parsed bytes, and data is the body data among them. It parses nothing
+// after the body.
 func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
 	for n < len(b) {
 		ch := b[n]
@@ -120,7 +121,7 @@ func (c *chunks) next(b []byte) (n int, data []byte, err *malformed) {
 	return n, nil, nil
 }
 
-// trailerLine looks at the line that the trailer ends with, if it is complete.
+// trailerLine validates the last line of the trailer if it is complete.
 func (c *chunks) trailerLine() *malformed {
 	t := c.trailer
 	if t[len(t)-1] != '\n' {
@@ -139,7 +140,7 @@ func (c *chunks) trailerLine() *malformed {
 	for n < len(text) && isToken[text[n]] {
 		n++
 	}
-	// A trailer must not say what the head has to.
+	// A trailer must not contain fields that belong in the head.
 	if n == 0 || n == len(text) || text[n] != ':' || kindOf(text[:n]) != other {
 		return errTrailer
 	}
@@ -151,7 +152,7 @@ func (c *chunks) trailerLine() *malformed {
 	return nil
 }
 
-// through reads as much of b as belongs to the body, and returns how much that is.
+// through parses as much of b as belongs to the body, and returns its length.
 func (c *chunks) through(b []byte) (int, *malformed) {
 	at := 0
 	for at < len(b) && !c.done() {

@@ -15,54 +15,54 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// conn is a client's connection, and the request that is being answered on it.
+// conn is a client connection with its current request.
 type conn struct {
 	e               *Engine
 	entry           *Entry
 	nc              net.Conn
-	under           net.Conn     // as it was accepted
-	tcp             *net.TCPConn // nil over TLS
-	raw             *net.TCPConn // also below TLS
+	under           net.Conn     // the accepted connection
+	tcp             *net.TCPConn // nil with TLS
+	raw             *net.TCPConn // also set with TLS
 	secure          bool
 	port            int
 	client          netip.Addr
-	of              *client // with its other connections; nil where clients have no share
+	of              *client // its client's counts; nil if clients are not limited
 	trusted         bool
-	ip              []byte // client as text
-	proto, portText []byte // fields that say how the client asks, with the end of the line before them
+	ip              []byte // client address as text
+	proto, portText []byte // lines of X-Forwarded-Proto and X-Forwarded-Port, each preceded by a line end
 
 	buf     *buffer
 	reading deadline
 	writing deadline
 	req     request
 	ans     answer
-	body    chunks      // of the request
-	out     []byte      // what is written next
-	scratch []byte      // the path that is compared
-	pump    *pump       // sends the rest of a body
-	old     *buffer     // with the head of the request, when buf has what came after it
-	after   []byte      // what the pump read after the body
-	handed  bool        // somebody else has the connection
+	body    chunks      // parser of the request body
+	out     []byte      // data to write next
+	scratch []byte      // buffer for the normalized path
+	pump    *pump       // forwards the rest of a request body
+	old     *buffer     // holds the request head if buf holds what came after it
+	after   []byte      // bytes after the body that the pump read
+	handed  bool        // another owner has taken over the connection
 	idle    atomic.Bool // waiting for a request
-	// since when it waits for a request to be whole, by the engine's clock; 0: it is being answered
+	// since is when it started to wait for a complete request, by the engine's clock; 0 while a request is handled
 	since    atomic.Int64
-	last     bool // the engine ends, and this is the last request that is waited for
+	last     bool // the engine is closing, and this is the last request
 	requests int
-	sentAll  bool // the pump sent all of the body
+	sentAll  bool // the pump forwarded the whole body
 
-	ended   bool // the client or what it sends is no good for another request
+	ended   bool // the connection cannot be used for another request
 	status  int
-	sent    int64 // bytes of the answer's body
+	sent    int64 // bytes of the response body
 	began   int64
 	rule    *route.Rule
-	headers *route.Headers // changes of the request's and of the answer's head
+	headers *route.Headers // header changes of the request and of the response
 	answers *route.Headers
-	until   int64 // by the engine's clock, when a rule says so; 0: any time
+	until   int64 // deadline set by a rule, by the engine's clock; 0 for none
 	backend *endpoint
 	tried   []*endpoint
 }
 
-// serve speaks with the client until the connection ends.
+// serve handles the connection until it ends.
 func (c *conn) serve() {
 	c.raw = c.tcp
 	c.buf = getBuffer(clientBuffer)
@@ -104,7 +104,7 @@ func contains(all []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// identify writes what backends are told of the client.
+// identify prepares the header lines that describe the client to backends.
 func (c *conn) identify() {
 	c.ip = c.client.AppendTo(nil)
 	proto := "http"
@@ -115,7 +115,8 @@ func (c *conn) identify() {
 	c.portText = []byte("\r\nX-Forwarded-Port: " + strconv.Itoa(c.port))
 }
 
-// handshake speaks TLS. It returns false when the connection is done with: it failed, or HTTP/2 was spoken on it.
+// handshake performs the TLS handshake. It returns false if the connection is finished: the handshake failed, or HTTP/2
+// was served.
 func (c *conn) handshake() bool {
 	under := c.nc
 	if c.buf.r < c.buf.w {
@@ -129,7 +130,7 @@ func (c *conn) handshake() bool {
 	}
 	_ = c.nc.SetDeadline(time.Time{})
 	c.nc, c.tcp = secure, nil
-	if under != c.raw { // the prefix is read, and the buffer is in use no more
+	if under != c.raw { // the prefix was read, so its buffer was freed
 		c.buf = getBuffer(clientBuffer)
 	}
 	if secure.ConnectionState().NegotiatedProtocol == "h2" {
@@ -141,7 +142,7 @@ func (c *conn) handshake() bool {
 
 const prefaceHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// preface reports whether a plain connection begins as HTTP/2 does with a server that is known to speak it.
+// preface reports whether a plaintext connection starts with the preface of HTTP/2 with prior knowledge.
 func (c *conn) preface() bool {
 	for {
 		b := c.buf.bytes()
@@ -162,7 +163,7 @@ func (c *conn) preface() bool {
 	}
 }
 
-// fill reads more into the buffer, which has room.
+// fill reads more data into the buffer.
 func (c *conn) fill(wait time.Duration) error {
 	if !c.buf.room(c.e.cfg.MaxHead) {
 		return errHeadSize
@@ -170,7 +171,7 @@ func (c *conn) fill(wait time.Duration) error {
 	if !c.last && c.reading.extend(c.e.clock(), wait) {
 		_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
 		if c.e.closing.Load() && c.idle.Load() {
-			return os.ErrDeadlineExceeded // the engine set one that is over, and this one took its place
+			return os.ErrDeadlineExceeded // the engine has set an expired deadline, which was just overwritten
 		}
 	}
 	return c.read()
@@ -187,7 +188,7 @@ func (c *conn) read() error {
 	return err
 }
 
-// next answers the next request. It returns false when the connection is to be closed.
+// next handles the next request. It returns false if the connection must be closed.
 func (c *conn) next() bool {
 	size, ok := c.readHead()
 	if !ok {
@@ -205,8 +206,8 @@ func (c *conn) next() bool {
 	return !c.ended
 }
 
-// putBack makes what was read after a body the beginning of the next request. It is called when nobody needs the head
-// any more.
+// putBack moves the data that was read after a body to the start of the buffer, for the next request. The request head
+// must no longer be needed.
 func (c *conn) putBack() {
 	if c.old != nil {
 		c.old.free()
@@ -223,7 +224,7 @@ func (c *conn) putBack() {
 	c.after = c.after[:0]
 }
 
-// readHead reads a request's head. It returns false when there is none; then the client has been told.
+// readHead reads a request head. It returns false if there is none; an error response was sent in that case.
 func (c *conn) readHead() (int, bool) {
 	c.idle.Store(true)
 	defer c.idle.Store(false)
@@ -252,7 +253,7 @@ func (c *conn) readHead() (int, bool) {
 			if first == 0 {
 				first = now
 			}
-			// Drop by drop does not make it take longer.
+			// A client that sends byte by byte gets no extra time.
 			if c.reading.exact(first + int64(c.e.cfg.HeadTime)) {
 				_ = c.nc.SetReadDeadline(c.e.at(c.reading.at))
 			}
@@ -268,14 +269,14 @@ func (c *conn) readHead() (int, bool) {
 		case errors.As(err, &timeout) && timeout.Timeout() && c.buf.r < c.buf.w:
 			c.refuse(&malformed{408, "the head took too long"})
 			return 0, false
-		case isTimeout(err) && c.e.closing.Load() && !c.last: // what the engine's end woke up
+		case isTimeout(err) && c.e.closing.Load() && !c.last: // woken up by the closing engine
 		default:
 			return 0, false
 		}
 	}
 }
 
-// more is fill with the deadline as it is when wait is 0.
+// more is fill, but keeps the current deadline if wait is 0.
 func (c *conn) more(wait time.Duration) error {
 	if wait > 0 {
 		return c.fill(wait)
@@ -286,8 +287,8 @@ func (c *conn) more(wait time.Duration) error {
 	return c.read()
 }
 
-// lastChance reports whether a request may still come when the engine ends: one that is here already, or the first of a
-// connection that was accepted just before. Both have lastWait to be read.
+// lastChance reports whether a request may still arrive when the engine closes: one whose data is already here, or the
+// first of a recently accepted connection. It must arrive within lastWait.
 func (c *conn) lastChance() bool {
 	if c.last || c.requests > 0 && (c.raw == nil || peek(c.raw) != peekData) {
 		return false
@@ -300,7 +301,7 @@ func (c *conn) lastChance() bool {
 
 const lastWait = time.Second
 
-// write sends all of b to the client.
+// write sends b to the client.
 func (c *conn) write(b []byte, wait time.Duration) error {
 	if c.writing.extend(c.e.clock(), wait) {
 		_ = c.nc.SetWriteDeadline(c.e.at(c.writing.at))
@@ -309,7 +310,7 @@ func (c *conn) write(b []byte, wait time.Duration) error {
 	return err
 }
 
-// refuse answers a request that could not be read, and ends the connection.
+// refuse responds to a request that could not be parsed, and ends the connection.
 func (c *conn) refuse(why *malformed) {
 	gen := c.e.begin()
 	defer gen.Add(-1)
@@ -319,7 +320,7 @@ func (c *conn) refuse(why *malformed) {
 	c.record()
 }
 
-// fail answers in place of a backend.
+// fail sends an error response.
 func (c *conn) fail(status int, why string) {
 	c.status = status
 	c.out = appendError(c.out[:0], status, why, c.ended || c.req.minor == 0, string(c.req.method) == "HEAD")
@@ -333,8 +334,8 @@ func (c *conn) fail(status int, why string) {
 
 const writeTime = time.Minute
 
-// linger waits a moment for a client that is still sending: a connection that is closed with something unread is reset,
-// and the answer may be lost with it.
+// linger reads for a moment from a client that is still sending. Closing a connection with unread data resets it, and
+// the response may be lost.
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

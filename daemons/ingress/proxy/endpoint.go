@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// endpoint is one address of a backend, with the connections to it that nobody uses at the moment.
+// endpoint is one address of a backend, with its idle connections.
 type endpoint struct {
 	pool     *pool
 	addr     netip.AddrPort
 	text     string
 	active   atomic.Int64
-	ejected  atomic.Int64 // until then, by the engine's clock
-	failures atomic.Int32 // in a row
+	ejected  atomic.Int64 // not used before this time, by the engine's clock
+	failures atomic.Int32 // consecutive failures
 
 	mu   sync.Mutex
-	idle []*upstream // the one used last at the end
+	idle []*upstream // the most recently used last
 	gone bool
 }
 
@@ -29,17 +29,17 @@ type endpoint struct {
 type upstream struct {
 	of      *endpoint
 	nc      net.Conn
-	tcp     *net.TCPConn // nil over TLS
-	raw     *net.TCPConn // also below TLS
+	tcp     *net.TCPConn // nil with TLS
+	raw     *net.TCPConn // also set with TLS
 	buf     *buffer
-	since   int64 // when it was last put aside
+	since   int64 // when it became idle
 	reused  bool
 	reading deadline
 	writing deadline
 }
 
-// take returns a connection that was put aside, or nil. With certain, it is looked at first whether the endpoint has
-// closed it: a request that cannot be sent twice must not meet a connection that is already closed.
+// take returns an idle connection, or nil. With certain, it skips connections that the endpoint has closed, for
+// requests that cannot be repeated.
 func (e *endpoint) take(certain bool) *upstream {
 	for {
 		e.mu.Lock()
@@ -63,10 +63,10 @@ func (e *endpoint) take(certain bool) *upstream {
 	}
 }
 
-// open reports whether the other end has neither closed an idle connection nor sent something nobody asked for.
+// open reports whether an idle connection is still open and has no unexpected data.
 func (u *upstream) open() bool { return peek(u.raw) == peekNothing }
 
-// put sets a connection aside for the next request.
+// put keeps a connection for the next request.
 func (e *endpoint) put(u *upstream) {
 	u.buf.free()
 	u.buf = nil
@@ -85,7 +85,7 @@ func (e *endpoint) put(u *upstream) {
 	}
 }
 
-// close ends a connection that cannot be used again.
+// close closes a connection that cannot be reused.
 func (u *upstream) close() {
 	if u.buf != nil {
 		u.buf.free()
@@ -94,7 +94,7 @@ func (u *upstream) close() {
 	_ = u.nc.Close()
 }
 
-// dial makes a new connection.
+// dial opens a new connection.
 func (e *endpoint) dial(timeout time.Duration) (*upstream, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -122,7 +122,7 @@ func (e *endpoint) dial(timeout time.Duration) (*upstream, error) {
 	return u, nil
 }
 
-// refused leaves the endpoint out for a moment.
+// refused takes the endpoint out of use for a while.
 func (e *endpoint) refused() {
 	n := e.failures.Add(1)
 	wait := lastEject
@@ -132,7 +132,7 @@ func (e *endpoint) refused() {
 	e.ejected.Store(e.pool.e.clock() + int64(wait))
 }
 
-// retire closes what is idle. What is in use is closed when it is put back.
+// retire closes the idle connections. Connections in use are closed when they are put back.
 func (e *endpoint) retire() {
 	e.mu.Lock()
 	idle := e.idle
@@ -144,7 +144,7 @@ func (e *endpoint) retire() {
 	}
 }
 
-// expire closes the connections that were put aside before a time, and returns whether some are left.
+// expire closes the connections that have been idle since before a time. It reports whether idle connections remain.
 func (e *endpoint) expire(before int64) bool {
 	e.mu.Lock()
 	n := 0
@@ -163,7 +163,7 @@ func (e *endpoint) expire(before int64) bool {
 	return left
 }
 
-// janitor closes connections that were not used for a while. It does nothing while there are none.
+// janitor closes connections that have been idle for too long. It does nothing while there are none.
 type janitor struct {
 	engine *Engine
 	mu     sync.Mutex
@@ -196,9 +196,9 @@ func (j *janitor) sweep() {
 	}
 }
 
-// What a look at a connection shows without reading from it.
+// These are the results of peek, which checks a connection without reading.
 const (
-	peekNothing = iota // it is open, and nothing has come
+	peekNothing = iota // open, without data
 	peekData
 	peekClosed
 )

@@ -1,8 +1,8 @@
-// Package proxy passes requests on: HTTP/1.1 and HTTP/2 in, over TCP or TLS, and HTTP/1.1, HTTP/2 and upgraded
-// connections out, by the table of package route. HTTP/1 is an engine of its own over plain buffers, since one proxy
-// stands before everything; HTTP/2 is the standard library's on both sides.
+// Package proxy is a reverse proxy. It accepts HTTP/1.1 and HTTP/2 over TCP or TLS, and forwards over HTTP/1.1 and
+// HTTP/2, including upgraded connections, according to the table of package route. HTTP/1 is implemented here on plain
+// buffers, for efficiency. HTTP/2 uses the standard library on both sides.
 //
-// Where the table comes from, which sockets are listened on and who the certificates are from is for others.
+// The caller provides the tables, the listeners and the certificates.
 package proxy
 
 import (
@@ -17,27 +17,28 @@ import (
 	"time"
 )
 
-// Config says how requests are passed on. Every field but the optional ones must be set.
+// Config configures an Engine. All fields are required unless their comment defines a default.
 type Config struct {
 	Log         *slog.Logger
-	Default     *tls.Certificate // shown to clients that ask for a name nobody has a certificate for
-	AccessLog   io.Writer        // nil: requests are not logged
-	Trusted     []netip.Prefix   // whose X-Forwarded and Forwarded fields are believed
-	ProxyFrom   []netip.Prefix   // whose connections begin with the PROXY protocol
-	LeastConns  bool             // the endpoint with the fewest requests is next, not the one whose turn it is
+	Default     *tls.Certificate // for names without a certificate
+	AccessLog   io.Writer        // nil disables the access log
+	Trusted     []netip.Prefix   // networks whose X-Forwarded and Forwarded fields are trusted
+	ProxyFrom   []netip.Prefix   // networks whose connections start with the PROXY protocol
+	LeastConns  bool             // select the endpoint with the fewest requests instead of in turn
 	MaxHead     int              // bytes
-	HeadTime    time.Duration    // for a head to come, from its first byte
-	Idle        time.Duration    // for the next request to come
-	UpIdle      time.Duration    // for a backend's connection to be used again
-	MaxIdle     int              // connections kept for each endpoint
-	HTTPSPort   int              // that redirects name; 443 is not written
+	HeadTime    time.Duration    // limit for a head to arrive, from its first byte
+	Idle        time.Duration    // limit of waiting for the next request
+	UpIdle      time.Duration    // limit of keeping an idle connection to a backend
+	MaxIdle     int              // idle connections per endpoint
+	HTTPSPort   int              // port for redirects to HTTPS; 443 is omitted from the URL
 	MinTLS      uint16
-	MaxStreams  int // of one HTTP/2 connection
-	MaxConns    int // connections of clients at a time, of all listeners; 0: any number
-	ClientShare int // percent of MaxConns that one client may have once half of them are there; 0 or 100: any number
-	Descriptors int // how many files and sockets the process may have open; 0: any number
+	MaxStreams  int // per HTTP/2 connection
+	MaxConns    int // concurrent client connections of all listeners; 0: no limit
+	ClientShare int // percentage of MaxConns per client, once half of them are in use; 0 or 100: no limit
+	Descriptors int // file descriptors of the process; 0: no limit
 	HandshakeIn time.Duration
-	// for a client of HTTP/2 to take a part of an answer, or a byte of what its connection has for it; 0: a minute
+	// WriteTime limits how long an HTTP/2 client may take to read a part of a response, or a byte of its connection's
+	// data. The default is one minute.
 	WriteTime time.Duration
 }
 
@@ -55,17 +56,17 @@ type Engine struct {
 	closing  atomic.Bool
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
-	clients  map[netip.Addr]*client // who has connections, where each has a share
-	leaving  int                    // of conns, those that were closed to make room
-	last     bool                   // nobody waits for room any more
-	room     sync.Cond              // somebody has left, or begun to wait for a request
-	wanting  atomic.Int64           // who waits for room
+	clients  map[netip.Addr]*client // clients with connections; only used with a limit per client
+	leaving  int                    // number of conns that were closed to make room
+	last     bool                   // connections no longer wait for room
+	room     sync.Cond              // signals that a connection has ended or become idle
+	wanting  atomic.Int64           // number of connections that wait for room
 	tunnels  map[net.Conn]struct{}
 	wg       sync.WaitGroup
-	old, now atomic.Int64 // requests that began before the drain, and since
+	old, now atomic.Int64 // running requests that started before the drain, and since
 	limits   limits
-	calls    atomic.Int64 // requests that are being passed on
-	idle     atomic.Int64 // connections to backends that wait for a request
+	calls    atomic.Int64 // requests that are being forwarded
+	idle     atomic.Int64 // idle connections to backends
 }
 
 // New returns an Engine with an empty table.
@@ -94,10 +95,10 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// clock is the time since the engine was made, in nanoseconds: it never goes back.
+// clock returns the monotonic time since the engine was created, in nanoseconds.
 func (e *Engine) clock() int64 { return int64(time.Since(e.started)) }
 
-// at is a moment of the clock as deadlines are set.
+// at converts a time of the clock to a deadline.
 func (e *Engine) at(clock int64) time.Time { return e.started.Add(time.Duration(clock)) }
 
 // Serve accepts connections of an entry until the listener is closed. Each listener has at most one accepted connection
@@ -108,7 +109,7 @@ func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 		nc, err := ln.Accept()
 		if err != nil {
 			if temporary(err) {
-				// Out of file descriptors: connections that end give some back.
+				// Out of file descriptors: wait until a connection ends.
 				e.cfg.Log.Warn("accept a connection", "err", err)
 				time.Sleep(wait)
 				wait = min(2*wait, time.Second)
@@ -122,7 +123,7 @@ func (e *Engine) Serve(ln net.Listener, at *Entry) error {
 		c.tcp, _ = nc.(*net.TCPConn)
 		peer, _ := netip.ParseAddrPort(nc.RemoteAddr().String())
 		c.client = peer.Addr().Unmap()
-		// Proxies before this one speak for many clients.
+		// A trusted proxy in front has connections of many clients, so its address is not limited.
 		if !contains(e.cfg.Trusted, c.client) && !contains(e.cfg.ProxyFrom, c.client) && !e.join(c, c.client) {
 			_ = nc.Close()
 			continue

@@ -16,7 +16,7 @@ import (
 // attempts is how many endpoints are tried for one request.
 const attempts = 3
 
-// answer finds the rule of the request that was read and has its backend answer.
+// answer finds the rule of the current request, forwards the request to a backend, and sends the response.
 func (c *conn) answer() {
 	q := &c.req
 	c.body.reset()
@@ -67,10 +67,10 @@ func (c *conn) answer() {
 	c.pass(rule, up, rest)
 }
 
-// Method, Header and Query are what rules match beyond host and path.
+// Method, Header and Query implement route.Request.
 func (c *conn) Method() string { return string(c.req.method) }
 
-// Header returns a field's value. Lines of one name are one list.
+// Header returns the value of a field. Several lines are joined to one list.
 func (c *conn) Header(name string) (value string, found bool) {
 	for i := range c.req.fields {
 		f := &c.req.fields[i]
@@ -85,13 +85,13 @@ func (c *conn) Header(name string) (value string, found bool) {
 	return value, found
 }
 
-// Query returns a parameter's value.
+// Query returns the value of a query parameter.
 func (c *conn) Query(name string) (string, bool) { return queryValue(string(c.req.query), name) }
 
-// chosen is the backend of one request; the zero value is none.
+// chosen is the selected backend of a request. The zero value means none.
 type chosen struct{ *route.Weighted }
 
-// choose picks one of a rule's backends by their weights.
+// choose selects one of a rule's backends by weight.
 func choose(all []route.Weighted) chosen {
 	if len(all) == 1 && all[0].Weight > 0 {
 		return chosen{&all[0]}
@@ -120,15 +120,15 @@ func (c chosen) pool() *pool {
 	return p
 }
 
-// changes are those of the heads on their way to the backend and back.
+// changes returns the header changes of the request and of the response.
 func (c chosen) changes(rule *route.Rule) (request, response *route.Headers) {
 	return cmp.Or(c.Request, rule.Filters.Request), cmp.Or(c.Response, rule.Filters.Response)
 }
 
-// missing is the status where a rule has no backend.
+// missing returns the status for a rule without a backend.
 func missing(rule *route.Rule) int { return cmp.Or(rule.Missing, 503) }
 
-// reject answers in place of a backend. A body that the client would still send is not waited for.
+// reject sends an error response. It does not wait for the rest of the request body.
 func (c *conn) reject(status int, why string) {
 	if c.req.chunked || c.req.length > 0 {
 		c.ended = true
@@ -136,7 +136,7 @@ func (c *conn) reject(status int, why string) {
 	c.fail(status, why)
 }
 
-// redirects answers what is to be asked for elsewhere.
+// redirects sends a redirect if the rule has one, and reports whether it did.
 func (c *conn) redirects(rule *route.Rule) bool {
 	if rule.ToHTTPS && !c.isSecure() {
 		c.redirect(&route.Redirect{Scheme: "https", Port: c.e.cfg.HTTPSPort, Code: 308})
@@ -149,12 +149,12 @@ func (c *conn) redirects(rule *route.Rule) bool {
 	return false
 }
 
-// isSecure reports whether the client asks over TLS, here or at somebody who is trusted to say so.
+// isSecure reports whether the client uses TLS, according to this connection or to a trusted proxy in front.
 func (c *conn) isSecure() bool {
 	if c.trusted {
 		if list, ok := c.req.value("x-forwarded-proto"); ok {
 			for v := range elements(list) {
-				return equalFold(v, "https") // the first is what the client of all proxies spoke
+				return equalFold(v, "https") // the first value is the protocol of the original client
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func (c *conn) redirect(r *route.Redirect) {
 	}
 }
 
-// rest is what of a request's body has not been sent with its head.
+// rest is the part of a request body that was not sent together with the head.
 type rest struct {
 	length  int64
 	chunked bool
@@ -191,11 +191,11 @@ type rest struct {
 
 func (r rest) any() bool { return r.chunked || r.length > 0 }
 
-// send sends the request's head, with what of the body has come, to an endpoint, and reads the head of the answer. It
-// returns nil when no endpoint answered; then the client has been told.
+// send sends the request's head and the available part of the body to an endpoint, and reads the head of the response.
+// It returns nil if there is none; an error response was sent in that case.
 //
-// A request goes to another endpoint when a connection could not be made, and when it may be sent twice and nothing was
-// answered.
+// It tries another endpoint if a connection failed. It repeats the request if the connection ended without a response
+// and the request may be repeated.
 func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
 	c.tried = c.tried[:0]
 	c.out = c.appendRequest(c.out[:0], rule)
@@ -235,7 +235,7 @@ func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
 		if err == nil {
 			return up, left
 		}
-		silent := up.buf.w == 0 // not a byte of an answer
+		silent := up.buf.w == 0 // no byte of a response arrived
 		reused := up.reused
 		up.close()
 		var refused *malformed
@@ -256,7 +256,7 @@ func (c *conn) send(rule *route.Rule, p *pool) (*upstream, rest) {
 		default:
 			status, why = 502, "the backend ended the connection"
 			if again && silent {
-				// The others that were put aside are likely to be closed as well.
+				// Other idle connections are probably closed as well, so open a new one.
 				if fresh = true; !reused {
 					c.tried = append(c.tried, ep)
 				}
@@ -279,7 +279,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// repeatable reports whether a request of a method may be sent again when it is not known what became of it.
+// repeatable reports whether a request with a method may be sent again if its outcome is unknown.
 func repeatable(method []byte) bool {
 	switch string(method) {
 	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
@@ -288,7 +288,7 @@ func repeatable(method []byte) bool {
 	return false
 }
 
-// appendBody adds what has come of the body to what is sent with the head.
+// appendBody appends the available part of the body to the head.
 func (c *conn) appendBody(rule *route.Rule) (rest, *malformed) {
 	q := &c.req
 	switch b := c.buf.bytes(); {
@@ -312,7 +312,7 @@ func (c *conn) appendBody(rule *route.Rule) (rest, *malformed) {
 	return rest{}, nil
 }
 
-// converse writes what is to be sent and reads the answer's head. Interim answers go to the client.
+// converse sends the request and reads the head of the response. It forwards interim responses to the client.
 func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
 	if up.writing.extend(c.e.clock(), rule.Policy.Send) {
 		_ = up.nc.SetWriteDeadline(c.e.at(up.writing.at))
@@ -321,7 +321,7 @@ func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
 		return err
 	}
 	if left.any() {
-		// An answer may come before all of the body has been sent, so that both go on at once.
+		// The response may arrive before the body is sent completely, so send the rest concurrently.
 		c.pump = c.startPump(rule, up, left)
 	}
 	for {
@@ -349,8 +349,8 @@ func (c *conn) converse(rule *route.Rule, up *upstream, left rest) error {
 	}
 }
 
-// readHead reads the head of an answer until a time of the clock. c is the client who waits for it and may give up, or
-// nil.
+// readHead reads the head of a response until a time of the clock. c is the client that waits for it and may
+// disconnect, or nil.
 func (u *upstream) readHead(e *Engine, a *answer, until int64, c *conn) error {
 	parsed := 0
 	for {
@@ -391,10 +391,10 @@ func (u *upstream) readHead(e *Engine, a *answer, until int64, c *conn) error {
 	}
 }
 
-// lookEvery is how often it is looked, while a backend takes its time, whether the client is still there.
+// lookEvery is how often to check for a disconnected client while waiting for a backend.
 const lookEvery = 2 * time.Second
 
-// pass sends the answer to the client.
+// pass sends the response to the client.
 func (c *conn) pass(rule *route.Rule, up *upstream, left rest) {
 	a := &c.ans
 	c.status = a.status
@@ -438,16 +438,16 @@ func (c *conn) pass(rule *route.Rule, up *upstream, left rest) {
 	}
 }
 
-// framing says how an answer's body ends, as it is read and as it is written.
+// framing is how the end of a response body is marked when reading and when writing.
 type framing uint8
 
 const (
 	noBody     framing = iota
 	asLength           // Content-Length on both sides
-	asChunks           // chunks on both sides
-	fromChunks         // read in chunks, written until the end
-	toChunks           // read until the end, written in chunks
-	untilClose         // to the end on both sides
+	asChunks           // chunked on both sides
+	fromChunks         // read chunked, write until close
+	toChunks           // read until close, write chunked
+	untilClose         // until close on both sides
 )
 
 func (c *conn) framing() framing {
@@ -467,7 +467,7 @@ func (c *conn) framing() framing {
 	return untilClose
 }
 
-// passBody writes the head, which is in c.out, with the body after it. whole says that the body came to its end.
+// passBody sends the head in c.out and the body. whole reports whether the body is complete.
 func (c *conn) passBody(rule *route.Rule, up *upstream, f framing) (whole bool, err error) {
 	a := &c.ans
 	switch f {
@@ -515,8 +515,8 @@ func (c *conn) passBody(rule *route.Rule, up *upstream, f framing) (whole bool, 
 	}
 }
 
-// appendPiece adds a piece of a body to what is written next, in the framing of the client. It returns how much of it
-// was used, and whether the body is at its end.
+// appendPiece appends a piece of a body to c.out in the client's framing. It returns the number of bytes used, and
+// whether the body has ended.
 func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bool, err *malformed) {
 	switch f {
 	case asChunks:
@@ -548,7 +548,8 @@ func (c *conn) appendPiece(b []byte, f framing, body *chunks) (used int, done bo
 	return len(b), false, nil
 }
 
-// fill reads more of an answer, within the time between two reads, and until a time of the clock unless that is 0.
+// fill reads more of a response. wait limits the time between two reads. until is a time of the clock, or 0 for no
+// limit.
 func (u *upstream) fill(e *Engine, wait time.Duration, until int64) error {
 	u.buf.room(len(u.buf.b))
 	u.wait(e, wait, until)

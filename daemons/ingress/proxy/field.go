@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// Heads are read strictly, as RFC 9112 lets a proxy: what two programs could read in two ways is refused, since a
-// client could else hide a request inside of another one.
+// Heads are parsed as strictly as RFC 9112 permits. Input that two programs could interpret differently is rejected.
+// Otherwise a client could smuggle a request inside of another.
 
-// malformed is why a head or a body is refused, with the status that says so to a client.
+// malformed is why a head or a body is rejected, with the response status.
 type malformed struct {
 	status int
 	why    string
@@ -42,7 +42,7 @@ var (
 
 const maxFields = 128
 
-// kind is what a field means to a proxy.
+// kind is the meaning of a field for the proxy.
 type kind uint8
 
 const (
@@ -67,7 +67,7 @@ const (
 	trailer
 )
 
-// names are the fields that are known, by length.
+// names are the known fields by length.
 var names = [32][]struct {
 	name string
 	kind kind
@@ -89,8 +89,9 @@ var names = [32][]struct {
 	17: {{"transfer-encoding", transferEncoding}, {"x-forwarded-proto", forwardedProto}},
 }
 
-// isToken, isValue and isTarget say which bytes a field's name, its value and a request's target may have. lower is a
-// byte in lower case, where an underscore is a hyphen: programs that read fields as variables cannot tell them apart.
+// isToken, isValue and isTarget mark the bytes that are valid in a field name, in a field value and in a request
+// target. lower maps a byte to lower case, and an underscore to a hyphen, because CGI-like programs cannot distinguish
+// them.
 var (
 	isToken, isValue, isTarget [256]bool
 	lower                      [256]byte

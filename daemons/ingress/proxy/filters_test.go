@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// listens has all entries serve one listener with a rule.
+// listens makes all entries serve one listener with a rule.
 func (p *proxied) listens(rule *route.Rule) {
 	if rule.Policy == nil {
 		rule.Policy = &route.Policy{
@@ -31,7 +31,7 @@ func (p *proxied) listens(rule *route.Rule) {
 	}
 }
 
-// backend is one with the addresses of servers.
+// backend returns a backend with the addresses of servers.
 func (p *proxied) backend(name string, servers ...*httptest.Server) *route.Backend {
 	var list []string
 	for _, s := range servers {
@@ -40,7 +40,7 @@ func (p *proxied) backend(name string, servers ...*httptest.Server) *route.Backe
 	return p.at(name, list...)
 }
 
-// at is a backend with addresses.
+// at returns a backend with addresses.
 func (p *proxied) at(name string, addresses ...string) *route.Backend {
 	key := route.BackendKey{Service: route.Key{Namespace: "default", Name: name}, Port: "80", Protocol: route.HTTP}
 	b := &route.Backend{Key: key, Targets: p.e.Targets(key)}
@@ -48,7 +48,7 @@ func (p *proxied) at(name string, addresses ...string) *route.Backend {
 	return b
 }
 
-// update gives a backend its endpoints.
+// update sets the endpoints of a backend.
 func update(b *route.Backend, addresses ...string) {
 	var list []netip.AddrPort
 	for _, a := range addresses {
@@ -57,7 +57,7 @@ func update(b *route.Backend, addresses ...string) {
 	b.Targets.Update(list)
 }
 
-// clients are one of HTTP/1.1 and one of HTTP/2, with the scheme of their requests and where they connect.
+// clients returns functions that send a request, by version of HTTP.
 func (p *proxied) clients() map[string]func(path string, header http.Header) (*http.Response, error) {
 	out := map[string]func(string, http.Header) (*http.Response, error){}
 	for _, two := range []bool{false, true} {
@@ -85,7 +85,9 @@ func (p *proxied) clients() map[string]func(path string, header http.Header) (*h
 	return out
 }
 
-// S32: what filters say of heads, paths and hosts, in both versions of HTTP.
+// Filters change heads, paths and hosts in both versions of HTTP.
+//
+// Proves S32.
 func TestFiltersChangeWhatBackendsAndClientsGet(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Set"], w.Header()["X-Gone"], w.Header()["X-More"] = []string{
@@ -175,7 +177,9 @@ func TestRedirectsKeepWhatTheyDoNotName(t *testing.T) {
 	}
 }
 
-// S32: requests are shared out by weight; the share of a backend that cannot be had fails.
+// Requests are distributed by weight. The share of a missing backend fails.
+//
+// Proves S32.
 func TestBackendsGetTheirShares(t *testing.T) {
 	var counts [2]atomic.Int64
 	var pods []*httptest.Server
@@ -222,7 +226,7 @@ func TestBackendsGetTheirShares(t *testing.T) {
 	}
 }
 
-// S32
+// Proves S32.
 func TestARequestTakesNoLongerThanItsRuleLetsIt(t *testing.T) {
 	over := make(chan struct{})
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

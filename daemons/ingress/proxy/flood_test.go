@@ -15,14 +15,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// rude is a client of HTTP/2 that sends the frames that it likes.
+// rude is an HTTP/2 client that sends arbitrary frames.
 type rude struct {
 	net.Conn
 	*http2.Framer
-	closed chan struct{} // the server has ended the connection; of one that reads
+	closed chan struct{} // closed when the server ends the connection; only for a client that reads
 }
 
-// rudeClient connects to the plain port. One that does not read leaves what the server sends where it is.
+// rudeClient connects to the plaintext port. If reads is not set, the client never reads.
 func (p *proxied) rudeClient(t *testing.T, reads bool) *rude {
 	t.Helper()
 	nc, err := net.Dial("tcp", p.plain.Addr().String())
@@ -46,7 +46,7 @@ func (p *proxied) rudeClient(t *testing.T, reads bool) *rude {
 	return r
 }
 
-// requestHead is the block of a request's head, with more fields.
+// requestHead returns the header block of a request with additional fields.
 func requestHead(method, path string, more ...string) []byte {
 	var b strings.Builder
 	e := hpack.NewEncoder(&b)
@@ -57,7 +57,7 @@ func requestHead(method, path string, more ...string) []byte {
 	return []byte(b.String())
 }
 
-// used are the bytes of objects that are in use.
+// used returns the heap memory in use, in bytes.
 func used() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -65,7 +65,7 @@ func used() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// others makes sure that somebody else is served.
+// others checks that another client is served.
 func (p *proxied) others(t *testing.T) {
 	t.Helper()
 	res, err := p.client().Get("http://a.example/quick")
@@ -88,8 +88,10 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// S32: streams that are opened and reset at once, as fast as the client can, are no more work at one time than its
-// streams may be, and what comes beyond that ends its connection.
+// Streams that are opened and reset at once cause no more concurrent work than the stream limit allows. A client beyond
+// that loses its connection.
+//
+// Proves S32.
 func TestRapidResetsAreBoundedS32(t *testing.T) {
 	const streams = 16
 	p := start(t, func(c *Config) { c.MaxStreams = streams })
@@ -124,14 +126,16 @@ func TestRapidResetsAreBoundedS32(t *testing.T) {
 	if grown := used() - before; grown > 16<<20 {
 		t.Errorf("after %d resets %d MiB more are in use", sent, grown>>20)
 	}
-	// A backend hears some time later that its request is over.
+	// A backend learns with a delay that its request was canceled.
 	if n := most.Load(); n > 8*streams {
 		t.Errorf("the backend had %d requests at one time", n)
 	}
 	eventually(t, "requests of streams that were reset go on", func() bool { return busy.Load() == 0 })
 }
 
-// S32: a head of any number of CONTINUATION frames takes no more memory than a head may have, and ends the connection.
+// A head with endless CONTINUATION frames uses no more memory than a head may have, and ends the connection.
+//
+// Proves S32.
 func TestEndlessHeadsAreCutOffS32(t *testing.T) {
 	p := start(t, nil)
 	at := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -161,8 +165,10 @@ func TestEndlessHeadsAreCutOffS32(t *testing.T) {
 	p.others(t)
 }
 
-// S32: a client that asks for answers of the protocol itself and does not read them is cut off, before they take much
-// memory. Answers to SETTINGS are one for all, and take none.
+// A client that causes protocol responses and does not read them is disconnected before they use much memory. Responses
+// to SETTINGS are combined and use none.
+//
+// Proves S32.
 func TestFloodsOfControlFramesAreCutOffS32(t *testing.T) {
 	p := start(t, func(c *Config) { c.Idle, c.WriteTime = 2*time.Second, time.Second })
 	at := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -172,7 +178,7 @@ func TestFloodsOfControlFramesAreCutOffS32(t *testing.T) {
 			return r.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 16})
 		},
 		"PING": func(r *rude) error { return r.WritePing(false, [8]byte{1}) },
-		"resets of the server's": func(r *rude) error { // of streams without a path
+		"resets of the server's": func(r *rude) error { // for requests without a path
 			return r.WriteHeaders(http2.HeadersFrameParam{StreamID: nextStream(r), BlockFragment: []byte{0x82},
 				EndHeaders: true, EndStream: true})
 		},
@@ -203,7 +209,9 @@ func nextStream(r *rude) uint32 {
 	return lastStream[r] - 1
 }
 
-// S32: whoever begins a connection, a head or a request and does not go on is cut off in the time that there is for it.
+// A client that starts a connection, a head or a request and does not continue is disconnected after the time limit.
+//
+// Proves S32.
 func TestSlowHeadsOfHTTP2AreCutOffS32(t *testing.T) {
 	p := start(t, func(c *Config) { c.Idle, c.HeadTime = 300*time.Millisecond, 300*time.Millisecond })
 	at := backend(t, func(http.ResponseWriter, *http.Request) {})
@@ -228,8 +236,10 @@ func TestSlowHeadsOfHTTP2AreCutOffS32(t *testing.T) {
 	}
 }
 
-// S32: a client of HTTP/2 that does not read an answer holds its backend only so long. A stream that waits for its
-// backend is not hurried.
+// An HTTP/2 client that does not read a response occupies its backend only for a limited time. A stream that waits for
+// its backend has no such limit.
+//
+// Proves S32.
 func TestStreamsThatAreNotReadAreResetS32(t *testing.T) {
 	p := start(t, func(c *Config) { c.WriteTime = 300 * time.Millisecond })
 	over := make(chan struct{}, 1)
@@ -246,7 +256,7 @@ func TestStreamsThatAreNotReadAreResetS32(t *testing.T) {
 			for range 3 {
 				_, _ = io.WriteString(w, "a")
 				_ = http.NewResponseController(w).Flush()
-				time.Sleep(500 * time.Millisecond) // longer than a client may take
+				time.Sleep(500 * time.Millisecond) // longer than the write time limit
 			}
 		}
 	})

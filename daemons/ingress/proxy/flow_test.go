@@ -117,7 +117,7 @@ func TestGRPCGoesThroughWithItsStatusAndStreams(t *testing.T) {
 		}
 		h.SetServingStatus("web", grpc_health_v1.HealthCheckResponse_NOT_SERVING)
 	}
-	// The same backend serves those who speak HTTP/1.
+	// The same backend serves HTTP/1 clients.
 	plain, err := p.client().
 		Post("http://a.example/grpc.health.v1.Health/Check", "application/grpc",
 			strings.NewReader("\x00\x00\x00\x00\x00"))
@@ -126,7 +126,7 @@ func TestGRPCGoesThroughWithItsStatusAndStreams(t *testing.T) {
 	}
 }
 
-// Both sides speak at once: an answer begins before all of the request is there.
+// A response can start before the request body is complete.
 func TestBodiesStreamBothWaysAtOnce(t *testing.T) {
 	p := start(t, nil)
 	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +229,7 @@ func TestOldClientsAreAnsweredAsTheyUnderstand(t *testing.T) {
 	p := start(t, nil)
 	p.route("a.example", "/", []string{backend(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "one ")
-		_ = http.NewResponseController(w).Flush() // in chunks
+		_ = http.NewResponseController(w).Flush() // uses chunked encoding
 		fmt.Fprint(w, "two")
 	})})
 	_, answer := p.raw("GET / HTTP/1.0\r\nHost: a.example\r\nConnection: keep-alive\r\n\r\n")
@@ -308,7 +308,7 @@ func TestOnlyWhatMayBeSentTwiceIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Endpoints come and go while requests run, as in a rolling update, and nobody notices.
+// No request fails while endpoints are replaced, as in a rolling update.
 func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 	p := start(t, nil)
 	pod := func() *httptest.Server {
@@ -350,12 +350,12 @@ func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 	for range 30 {
 		before := done.Load()
 		for done.Load() < before+50 && !t.Failed() {
-			time.Sleep(time.Millisecond) // until some more were answered
+			time.Sleep(time.Millisecond) // until some more requests are complete
 		}
 		old := pods[0]
 		pods = append(pods[1:], pod())
 		p.endpoints("a-example", addresses())
-		old.Close() // ends idle connections, and waits for requests
+		old.Close() // closes idle connections and waits for requests
 	}
 	stop()
 	g.Wait()
@@ -364,8 +364,8 @@ func TestNoRequestFailsWhileEndpointsRoll(t *testing.T) {
 	}
 }
 
-// An engine that ends answers what has begun, says to all that their connections end, and loses nothing that was
-// accepted.
+// A draining engine completes running requests, ends all connections after their response, and loses no accepted
+// connection.
 func TestNoRequestFailsWhenTheEngineDrains(t *testing.T) {
 	p := start(t, nil)
 	hold, held := make(chan struct{}), make(chan struct{})

@@ -7,7 +7,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// appendRequest writes the head of the request as the backend gets it.
+// appendRequest appends the request head for the backend.
 func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 	q := &c.req
 	out = append(out, q.method...)
@@ -73,7 +73,8 @@ func (c *conn) appendRequest(out []byte, rule *route.Rule) []byte {
 	return append(out, '\r', '\n')
 }
 
-// appendForwarded writes whose request it is. What clients say of that counts only where they are trusted.
+// appendForwarded appends the fields that describe the client. It keeps the client's own values only if the client is
+// trusted.
 func (c *conn) appendForwarded(out []byte) []byte {
 	q := &c.req
 	out = append(out, "X-Forwarded-For: "...)
@@ -114,7 +115,7 @@ func (m *message) has(k kind) bool {
 	return false
 }
 
-// changed reports whether a field of a head gives way to what a filter says.
+// changed reports whether a filter sets or removes a field.
 func changed(h *route.Headers, name []byte) bool {
 	for i := range h.Set {
 		if http.CanonicalHeaderKey(h.Set[i].Name) == http.CanonicalHeaderKey(string(name)) {
@@ -144,7 +145,7 @@ func appendChanges(out []byte, h *route.Headers) []byte {
 	return out
 }
 
-// appendAnswer writes the head of an answer but for its framing and the empty line.
+// appendAnswer appends the head of a response without its framing and the final empty line.
 func appendAnswer(out []byte, a *answer, changes *route.Headers) []byte {
 	out = append(out, "HTTP/1.1 "...)
 	out = strconv.AppendInt(out, int64(a.status), 10)
@@ -161,7 +162,7 @@ func appendAnswer(out []byte, a *answer, changes *route.Headers) []byte {
 	return appendChanges(out, changes)
 }
 
-// appendError writes a whole answer of the proxy's own.
+// appendError appends a complete error response of the proxy.
 func appendError(out []byte, status int, why string, closes, head bool) []byte {
 	text := http.StatusText(status)
 	out = append(out, "HTTP/1.1 "...)

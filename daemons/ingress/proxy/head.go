@@ -2,23 +2,24 @@ package proxy
 
 import "bytes"
 
-// request is the head of a request. Its slices are of the buffer that was read.
+// request is a request head. Its slices refer to the read buffer.
 type request struct {
 	message
 	method, target []byte
-	path, query    []byte // of the target; the query without its mark
-	host           []byte // as the client sent it
+	path, query    []byte // parts of the target; query without the question mark
+	host           []byte // as sent by the client
 	hasHost        bool
 	expects        bool // Expect: 100-continue
 	trailers       bool // TE: trailers
 }
 
-// parse reads a request's head from the beginning of a buffer and returns its size. errIncomplete asks for more.
+// parse parses a request head at the start of a buffer and returns its size. It returns errIncomplete if it needs more
+// data.
 func (q *request) parse(b []byte) (int, *malformed) {
 	q.reset()
 	*q = request{message: q.message}
 	at := 0
-	// An empty line before a request is forgiven, as RFC 9112, section 2.2 asks for.
+	// Skip an empty line before a request, as RFC 9112, section 2.2 recommends.
 	if len(b) >= 2 && b[0] == '\r' && b[1] == '\n' {
 		at = 2
 	}
@@ -65,7 +66,7 @@ func (q *request) requestLine(text []byte) *malformed {
 	return q.split()
 }
 
-// split takes the target apart. An absolute one names the host, whatever the field says.
+// split splits the target. The host of an absolute target takes precedence over the Host field.
 func (q *request) split() *malformed {
 	switch {
 	case q.target[0] == '/':
@@ -98,7 +99,7 @@ var (
 	question = []byte("?")
 )
 
-// check looks at what the fields say together.
+// check validates the combination of fields.
 func (q *request) check() *malformed {
 	hosts := 0
 	for i := range q.fields {
@@ -108,7 +109,7 @@ func (q *request) check() *malformed {
 				return errHost
 			}
 			if q.hasHost {
-				f.dropped = true // the target's counts
+				f.dropped = true // the target's host takes precedence
 			} else {
 				q.host = f.value
 			}
@@ -131,7 +132,7 @@ func (q *request) check() *malformed {
 	return nil
 }
 
-// validHost reports whether a host is a name or an address with or without a port. An empty one is.
+// validHost reports whether a host is empty, or a name or an address with an optional port.
 func validHost(h []byte) bool {
 	if len(h) > 0 && h[0] == '[' {
 		end := bytes.IndexByte(h, ']')
@@ -178,7 +179,8 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// hostname is a host without its port and the dot at its end, in lower case. It is the same memory where that will do.
+// hostname returns a host in lower case without its port and final dot. It returns a part of h if nothing has to be
+// changed.
 func hostname(h []byte) []byte {
 	if len(h) > 0 && h[0] == '[' {
 		if end := bytes.IndexByte(h, ']'); end >= 0 {
@@ -198,14 +200,15 @@ func hostname(h []byte) []byte {
 	return h
 }
 
-// answer is the head of an answer.
+// answer is a response head.
 type answer struct {
 	message
 	status int
 	reason []byte
 }
 
-// parse reads an answer's head from the beginning of a buffer and returns its size. errIncomplete asks for more.
+// parse parses a response head at the start of a buffer and returns its size. It returns errIncomplete if it needs more
+// data.
 func (a *answer) parse(b []byte) (int, *malformed) {
 	a.reset()
 	*a = answer{message: a.message}
@@ -213,7 +216,7 @@ func (a *answer) parse(b []byte) (int, *malformed) {
 	if err != nil {
 		return 0, err
 	}
-	// HTTP/1.1 200 OK; the reason may be missing with its space.
+	// HTTP/1.1 200 OK; the reason and the space before it are optional.
 	if len(text) < 12 || string(text[:7]) != "HTTP/1." || text[8] != ' ' || len(text) > 12 && text[12] != ' ' {
 		return 0, errStatusLine
 	}
@@ -240,7 +243,7 @@ func (a *answer) parse(b []byte) (int, *malformed) {
 	return a.parseFields(b, next)
 }
 
-// switches reports whether an answer switches to protocols that the request offered.
+// switches reports whether a response only switches to protocols that the request offered.
 func (a *answer) switches(q *request) bool {
 	if !q.upgrading || len(a.upgradeTo) == 0 {
 		return false
@@ -253,7 +256,7 @@ func (a *answer) switches(q *request) bool {
 	return true
 }
 
-// hasBody reports whether an answer to a method can have a body.
+// hasBody reports whether a response can have a body. head means that the method was HEAD.
 func (a *answer) hasBody(head bool) bool {
 	return !head && a.status >= 200 && a.status != 204 && a.status != 304
 }

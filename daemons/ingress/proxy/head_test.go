@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What two programs could read in two ways is refused (RFC 9112): a request could else be hidden in another one.
+// Ambiguous requests are rejected (RFC 9112), because they allow request smuggling.
 func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	for text, want := range map[string]int{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n": 0,
@@ -128,7 +128,7 @@ func TestChunkedBodiesAreReadStrictlyInPiecesOfAnySize(t *testing.T) {
 	}
 }
 
-// What is taken for one request is one to the standard library as well, with the same host, body and length.
+// Every accepted request is also accepted by the standard library, with the same host, body and length.
 func FuzzRequestHead(f *testing.F) {
 	for _, text := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: " +
@@ -153,7 +153,7 @@ func FuzzRequestHead(f *testing.F) {
 		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(out)))
 		if err != nil {
 			if strings.Contains(err.Error(), "invalid URI") || strings.Contains(err.Error(), "parse") {
-				return // the standard library reads targets more strictly, as URLs
+				return // the standard library parses targets more strictly
 			}
 			t.Fatalf("%q is sent on as %q, which is refused: %v", text, out, err)
 		}

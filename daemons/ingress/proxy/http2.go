@@ -17,12 +17,12 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// handed is a listener of connections that others have accepted and found to speak HTTP/2.
+// handed is a listener for accepted connections that use HTTP/2.
 type handed struct {
 	conns chan net.Conn
 	done  chan struct{}
 	once  sync.Once
-	of    sync.Map // from net.Conn to *conn: whose they are
+	of    sync.Map // maps net.Conn to its *conn
 }
 
 func (h *handed) Accept() (net.Conn, error) {
@@ -52,7 +52,7 @@ func (e *Engine) startHTTP2() {
 		Handler: http.HandlerFunc(
 			e.serveHTTP2,
 		), Protocols: &protocols, TLSConfig: &tls.Config{NextProtos: []string{"h2"}},
-		// of nobody: whoever hands a connection over has shaken hands
+		// has no certificate, because the TLS handshake is already complete
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: e.cfg.MaxStreams, WriteByteTimeout: e.cfg.WriteTime},
 		ErrorLog: slog.NewLogLogger(
 			e.cfg.Log.Handler(),
@@ -85,7 +85,7 @@ func (e *Engine) startHTTP2() {
 	go func() { _ = e.h2.Serve(e.h2conns) }()
 }
 
-// handHTTP2 gives a connection with its buffer to the server of HTTP/2.
+// handHTTP2 passes a connection with its buffer to the HTTP/2 server.
 func (e *Engine) handHTTP2(nc net.Conn, c *conn) {
 	c.handed = true
 	e.h2conns.of.Store(nc, c)
@@ -98,7 +98,7 @@ func (e *Engine) handHTTP2(nc net.Conn, c *conn) {
 	}
 }
 
-// serveHTTP2 answers one request that came over HTTP/2.
+// serveHTTP2 handles one request over HTTP/2.
 func (e *Engine) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(clientKey{}).(*conn)
 	gen := e.begin()
@@ -112,7 +112,7 @@ func (e *Engine) serveHTTP2(w http.ResponseWriter, r *http.Request) {
 		pace:  pace{at: http.NewResponseController(w), wait: e.cfg.WriteTime},
 	}
 	defer x.record()
-	// What is still to be sent when this returns waits for the client no longer than anything else.
+	// The remaining data is sent after the return, with the same write deadline.
 	defer x.pace.writing()
 	x.serve()
 }
@@ -127,22 +127,22 @@ type stream struct {
 	began int64
 
 	rule     *route.Rule
-	answers  *route.Headers // changes of the answer's head
+	answers  *route.Headers // header changes of the response
 	endpoint *endpoint
 	status   int
 	sent     int64
 }
 
-// Method, Header and Query are what rules match.
+// Method, Header and Query implement route.Request.
 func (x *stream) Method() string { return x.r.Method }
 
-// Header returns a field's value. Lines of one name are one list.
+// Header returns the value of a field. Several lines are joined to one list.
 func (x *stream) Header(name string) (string, bool) {
 	values := x.r.Header[textproto.CanonicalMIMEHeaderKey(name)]
 	return strings.Join(values, ", "), len(values) > 0
 }
 
-// Query returns a parameter's value.
+// Query returns the value of a query parameter.
 func (x *stream) Query(name string) (string, bool) { return queryValue(x.r.URL.RawQuery, name) }
 
 func (x *stream) serve() {
@@ -159,7 +159,7 @@ func (x *stream) serve() {
 		x.fail(405, "the method is not passed on")
 		return
 	}
-	// HTTP/2 has no request line, but a backend may be sent one.
+	// HTTP/2 has no request line, but the request may be forwarded over HTTP/1.
 	if !isAll(&isToken, []byte(x.r.Method)) || !isAll(&isTarget, target) {
 		x.fail(errRequestLine.status, errRequestLine.why)
 		return
@@ -206,7 +206,8 @@ func (x *stream) serve() {
 	defer cancel()
 	q := x.outgoing(changes)
 	if q.body != nil &&
-		p.h2 == nil { // over HTTP/2, a slow body keeps no connection to a backend, and streams are silent for long
+		// Over HTTP/2, a slow body does not occupy a backend connection, and long silent streams are normal.
+		p.h2 == nil {
 		q.body = &pacedBody{ReadCloser: q.body, at: x.pace.at, pace: paceOf(x.rule), late: &q.late}
 	}
 	res, ep, bad := p.exchange(ctx, x.rule, q)
@@ -221,7 +222,7 @@ func (x *stream) serve() {
 func (x *stream) isSecure() bool {
 	if x.c.trusted {
 		for v := range header.Elements(x.r.Header, "X-Forwarded-Proto") {
-			return strings.EqualFold(v, "https") // the first is what the client of all proxies spoke
+			return strings.EqualFold(v, "https") // the first value is the protocol of the original client
 		}
 	}
 	return x.c.secure
@@ -258,7 +259,7 @@ func (x *stream) record() {
 	x.e.log.add(&line)
 }
 
-// outgoing is the request as the backend gets it.
+// outgoing returns the request for the backend.
 func (x *stream) outgoing(changes *route.Headers) *outgoing {
 	q := &outgoing{
 		method:  x.r.Method,
@@ -284,7 +285,7 @@ func (x *stream) outgoing(changes *route.Headers) *outgoing {
 	return q
 }
 
-// copy sends the answer on.
+// copy sends the response to the client.
 func (x *stream) copy(res *incoming) {
 	defer res.close()
 	x.status = res.status
@@ -303,7 +304,7 @@ func (x *stream) copy(res *incoming) {
 	}
 	flush := x.pace.at
 	if res.empty() {
-		_ = flush.Flush() // what comes next may take long
+		_ = flush.Flush() // the next data may take long
 		x.pace.waiting()
 	}
 	b := getBuffer(copyBuffer)
@@ -327,7 +328,7 @@ func (x *stream) copy(res *incoming) {
 			break
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // the client must not take it for the whole
+			panic(http.ErrAbortHandler) // abort, so that the client does not take the response for complete
 		}
 	}
 	for name, values := range res.trailers() {

@@ -13,17 +13,19 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// inUse is memory of objects and of goroutines' stacks.
+// inUse returns the memory of the heap and of goroutine stacks, in bytes.
 func inUse() int64 {
 	runtime.GC()
-	runtime.GC() // what pools let go of is free after the second
+	runtime.GC() // the second run frees the contents of pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// S32: a connection that waits for its next request takes so much memory at most, whichever listener it came to:
-// max_connections times that is what all of them take, besides what the kernel has for their sockets.
+// The memory of an idle connection is limited on every listener. The limit times max_connections is the maximum for
+// all, besides the kernel's memory for sockets.
+//
+// Proves S32.
 func TestAConnectionTakesBoundedMemoryS32(t *testing.T) {
 	p := start(t, nil)
 	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})
@@ -45,7 +47,7 @@ func TestAConnectionTakesBoundedMemoryS32(t *testing.T) {
 		if err := f.WriteSettings(); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // its settings, and that it has ours
+		for range 2 { // its settings, and the acknowledgment of ours
 			if _, err := f.ReadFrame(); err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +58,7 @@ func TestAConnectionTakesBoundedMemoryS32(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Clients keep the socket alone: what they had for TLS is not counted.
+	// Clients only keep the socket, so that their TLS state is not counted.
 	for _, kind := range []struct {
 		name string
 		most int64 // KiB
@@ -68,7 +70,7 @@ func TestAConnectionTakesBoundedMemoryS32(t *testing.T) {
 		{"HTTP/2 over TLS", 96, func(t *testing.T) { preface(t, shake(t, "h2")) }},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
-			kind.open(t) // what is made once
+			kind.open(t) // for one-time allocations
 			before, had := inUse(), p.e.connections()
 			n := amount.Of(300, 60)
 			for range n {

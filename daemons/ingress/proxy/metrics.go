@@ -11,17 +11,17 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// counters are the metrics of an engine. Labels are the objects that rules are from, and closed sets.
+// counters are the metrics of an engine. Their labels are names of objects, or from closed sets.
 type counters struct {
 	accepted, handshakes, closedForRoom atomic.Uint64
-	// connections and requests of clients that have their share, or of all
+	// refused and refusedCalls count connections and requests beyond the limit of their client, or of all clients.
 	refused, refusedCalls atomic.Uint64
 	mu                    sync.Mutex
 	rules                 map[route.Source]*counter
-	none                  counter // requests that no rule is for
+	none                  counter // requests that match no rule
 }
 
-// bounds are the upper ends of the histogram's buckets.
+// bounds are the upper bounds of the histogram's buckets.
 var bounds = [...]time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond,
@@ -29,9 +29,9 @@ var bounds = [...]time.Duration{
 	10 * time.Second,
 }
 
-// counter is what is counted of one rule's source.
+// counter holds the counts of one source.
 type counter struct {
-	classes [6]atomic.Uint64 // by the first digit of the status
+	classes [6]atomic.Uint64 // by first digit of the status
 	buckets [len(bounds) + 1]atomic.Uint64
 	sum     atomic.Int64
 	bytes   atomic.Int64
@@ -48,7 +48,7 @@ func (c *counter) add(status int, took time.Duration, sent int64) {
 	c.bytes.Add(sent)
 }
 
-// Counter returns where the requests of a source are counted.
+// Counter returns the counter of a source. It creates it if necessary.
 func (e *Engine) Counter(s route.Source) any {
 	e.counters.mu.Lock()
 	defer e.counters.mu.Unlock()
@@ -63,7 +63,7 @@ func (e *Engine) Counter(s route.Source) any {
 	return c
 }
 
-// Forget drops the counts of the sources that are gone.
+// Forget removes the counters of the sources for which stays returns false.
 func (e *Engine) Forget(stays func(route.Source) bool) {
 	e.counters.mu.Lock()
 	defer e.counters.mu.Unlock()
@@ -74,14 +74,14 @@ func (e *Engine) Forget(stays func(route.Source) bool) {
 	}
 }
 
-// Drop drops the counts of one source.
+// Drop removes the counter of one source.
 func (e *Engine) Drop(s route.Source) {
 	e.counters.mu.Lock()
 	defer e.counters.mu.Unlock()
 	delete(e.counters.rules, s)
 }
 
-// record notes how a request ended.
+// record counts and logs a completed request.
 func (c *conn) record() {
 	now := c.e.clock()
 	took := time.Duration(now - c.began)
@@ -173,7 +173,7 @@ var (
 	)
 )
 
-// Describe is of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (e *Engine) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{requestsDesc, secondsDesc, bytesDesc, acceptedDesc, openDesc, closedDesc,
 		failedDesc, refusedDesc, callsDesc} {
@@ -181,7 +181,7 @@ func (e *Engine) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (e *Engine) Collect(to chan<- prometheus.Metric) {
 	e.counters.mu.Lock()
 	all := map[route.Source]*counter{{}: &e.counters.none}

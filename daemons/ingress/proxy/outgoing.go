@@ -16,28 +16,28 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// outgoing is a request for a backend in the words of net/http, where HTTP/2 is spoken on one side at least.
+// outgoing is a request to a backend in the form of net/http. It is used if at least one side uses HTTP/2.
 type outgoing struct {
 	method, target, host string
 	header               http.Header
-	body                 io.ReadCloser // nil: none; closing it ends a read
-	length               int64         // -1: not known
-	trailer              http.Header   // filled when the body is at its end
-	late                 atomic.Bool   // the body came too slowly
+	body                 io.ReadCloser // nil for none; Close interrupts a Read
+	length               int64         // -1 if unknown
+	trailer              http.Header   // filled at the end of the body
+	late                 atomic.Bool   // the client sent the body too slowly
 }
 
-// incoming is the answer to it.
+// incoming is the response to an outgoing request.
 type incoming struct {
 	status   int
 	header   http.Header
-	body     io.Reader // nil: none
-	length   int64     // -1: not known
+	body     io.Reader // nil for none
+	length   int64     // -1 if unknown
 	trailers func() http.Header
 	close    func()
-	empty    func() bool // nothing more of the body is here yet
+	empty    func() bool // reports whether no data of the body is available
 }
 
-// nextHop are the fields that are not passed on.
+// nextHop are the hop-by-hop fields, which are not forwarded.
 var nextHop = []string{
 	"Connection",
 	"Keep-Alive",
@@ -49,13 +49,13 @@ var nextHop = []string{
 	"Proxy",
 }
 
-// tellForwarded writes whose request it is into a head.
+// tellForwarded sets the fields that describe the client.
 func (c *conn) tellForwarded(h http.Header, host string) {
 	before := h["X-Forwarded-For"]
 	for name := range h {
 		switch k := kindOf([]byte(name)); {
 		case k != other && strings.Contains(name, "_"):
-			delete(h, name) // programs that read fields as variables cannot tell it apart
+			delete(h, name) // CGI-like programs cannot distinguish the underscore
 		case k >= forwardedFor && k <= realIP && !c.trusted:
 			delete(h, name)
 		}
@@ -82,7 +82,7 @@ func (c *conn) tellForwarded(h http.Header, host string) {
 	usual("X-Forwarded-Port", strconv.Itoa(c.port))
 }
 
-// filter carries out a rule's filters.
+// filter applies a rule's filters.
 func (q *outgoing) filter(rule *route.Rule, changes *route.Headers, path, query string) {
 	change(q.header, changes)
 	r := rule.Filters.Rewrite
@@ -114,7 +114,7 @@ func change(h http.Header, by *route.Headers) {
 	}
 }
 
-// limited ends a body that is longer than it may be.
+// limited is a body with a maximum size.
 type limited struct {
 	io.ReadCloser
 	left int64
@@ -132,8 +132,8 @@ func (l *limited) Read(b []byte) (int, error) {
 
 var errTooLarge = &malformed{413, "the body is too large"}
 
-// exchange sends a request to an endpoint and returns its answer. An endpoint that cannot be connected to gives way to
-// another one, and so does one that ends the connection without an answer where the request may be sent again.
+// exchange sends a request to an endpoint and returns the response. It tries another endpoint if a connection failed.
+// It also does if the connection ended without a response and the request may be repeated.
 func (p *pool) exchange(ctx context.Context, rule *route.Rule, q *outgoing) (*incoming, *endpoint, *malformed) {
 	again := q.body == nil && repeatable([]byte(q.method))
 	var limit *limited
@@ -207,7 +207,7 @@ func isDial(err error) bool {
 
 var errHandshake = errors.New("TLS handshake with the backend")
 
-// transport speaks HTTP/2 with the endpoints of a backend.
+// transport returns the HTTP/2 transport to the endpoints of a backend.
 func (p *pool) transport() *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP2(p.tls != nil)
@@ -256,7 +256,7 @@ func (e *endpoint) callHTTP2(ctx context.Context, rule *route.Rule, q *outgoing,
 		r.Body = q.body
 	}
 	if _, ok := r.Header["User-Agent"]; !ok {
-		r.Header["User-Agent"] = nil // none of our own
+		r.Header["User-Agent"] = nil // prevents the default of net/http
 	}
 	silent := time.AfterFunc(rule.Policy.Read, func() { cancel(os.ErrDeadlineExceeded) })
 	res, err := e.pool.h2.RoundTrip(r)
@@ -288,7 +288,7 @@ func (e *endpoint) callHTTP2(ctx context.Context, rule *route.Rule, q *outgoing,
 	return in, nil
 }
 
-// patient is a body whose timer begins anew with each piece.
+// patient is a body with a timer that restarts at each piece.
 type patient struct {
 	io.Reader
 	timer *time.Timer

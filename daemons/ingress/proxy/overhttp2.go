@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// overHTTP2 answers a request of HTTP/1 by a backend of HTTP/2.
+// overHTTP2 forwards an HTTP/1 request to an HTTP/2 backend.
 func (c *conn) overHTTP2(rule *route.Rule, p *pool) {
 	q := &outgoing{
 		method: string(c.req.method),
@@ -52,7 +52,7 @@ func (c *conn) overHTTP2(rule *route.Rule, p *pool) {
 	c.passIncoming(res)
 }
 
-// passIncoming writes an answer as HTTP/1 has it.
+// passIncoming sends a response in HTTP/1 form.
 func (c *conn) passIncoming(res *incoming) {
 	out := append(c.out[:0], "HTTP/1.1 "+strconv.Itoa(res.status)+" "+http.StatusText(res.status)+"\r\n"...)
 	for name, values := range res.header {
@@ -113,20 +113,20 @@ func (c *conn) passIncoming(res *incoming) {
 	}
 }
 
-// connBody reads the body of the request that a connection is at.
+// connBody reads the body of the connection's current request.
 type connBody struct {
 	c      *conn
 	pace   bodyPace
 	late   *atomic.Bool
-	left   int64         // -1: in chunks
-	busy   chan struct{} // has one while somebody reads
+	left   int64         // bytes left; -1 with chunks
+	busy   chan struct{} // full while a Read is running
 	closed atomic.Bool
 	whole  atomic.Bool
 	told   bool    // 100 Continue was sent
-	head   *buffer // with the request's head, once another one was needed
+	head   *buffer // buffer with the request head, after another buffer was needed
 }
 
-// Read is of io.Reader.
+// Read implements io.Reader.
 func (b *connBody) Read(p []byte) (int, error) {
 	b.busy <- struct{}{}
 	defer func() { <-b.busy }()
@@ -169,7 +169,8 @@ func (b *connBody) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
-// fill reads more into a buffer of its own: the connection's has the head of the request, which is still to be logged.
+// fill reads more data into a separate buffer, because the request head in the connection's buffer is still needed for
+// the log.
 func (b *connBody) fill() error {
 	c := b.c
 	if b.head == nil {
@@ -191,7 +192,7 @@ func (b *connBody) fill() error {
 	return err
 }
 
-// Close is of io.Closer. It ends a read.
+// Close implements io.Closer. It interrupts a Read.
 func (b *connBody) Close() error {
 	if !b.closed.Swap(true) && !b.whole.Load() {
 		_ = b.c.nc.SetReadDeadline(time.Unix(1, 0))
@@ -199,7 +200,7 @@ func (b *connBody) Close() error {
 	return nil
 }
 
-// end has nobody read any more, and returns whether all was read.
+// end stops reading, and reports whether the whole body was read.
 func (b *connBody) end() bool {
 	_ = b.Close()
 	b.busy <- struct{}{}

@@ -11,22 +11,23 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// pool is the endpoints of one backend. It is a route.Targets.
+// pool holds the endpoints of one backend. It implements route.Targets.
 type pool struct {
 	e        *Engine
 	protocol route.Protocol
 	list     atomic.Pointer[[]*endpoint]
 	turn     atomic.Uint32
-	tls      *tls.Config     // towards endpoints that speak TLS
-	h2       *http.Transport // for GRPC
+	tls      *tls.Config     // for endpoints with TLS
+	h2       *http.Transport // for gRPC
 }
 
-// Targets makes the place where the connections to a backend are kept.
+// Targets returns a pool for the connections to a backend.
 func (e *Engine) Targets(key route.BackendKey) route.Targets {
 	p := &pool{e: e, protocol: key.Protocol}
 	p.list.Store(&[]*endpoint{})
 	if key.Protocol == route.HTTPS || key.Protocol == route.GRPCS {
-		// As is usual among ingress controllers: pods have certificates of their own making, for names of their own.
+		// Certificates are not verified, as is usual for ingress controllers: pods have self-signed certificates for
+		// arbitrary names.
 		p.tls = &tls.Config{InsecureSkipVerify: true, ClientSessionCache: tls.NewLRUClientSessionCache(64)}
 	}
 	if key.Protocol == route.GRPC || key.Protocol == route.GRPCS {
@@ -35,8 +36,8 @@ func (e *Engine) Targets(key route.BackendKey) route.Targets {
 	return p
 }
 
-// Update takes the list of endpoints. Those that stay keep their connections; those that are gone finish what they are
-// at.
+// Update sets the list of endpoints. Remaining endpoints keep their connections. Removed endpoints complete their
+// running requests.
 func (p *pool) Update(addresses []netip.AddrPort) {
 	before := *p.list.Load()
 	next := make([]*endpoint, 0, len(addresses))
@@ -56,7 +57,7 @@ func (p *pool) Update(addresses []netip.AddrPort) {
 	}
 }
 
-// Close lets all endpoints go.
+// Close removes all endpoints.
 func (p *pool) Close() {
 	p.Update(nil)
 	if p.h2 != nil {
@@ -64,8 +65,8 @@ func (p *pool) Close() {
 	}
 }
 
-// pick is the endpoint for a request: none that was tried already, and if possible none that refused a connection
-// lately.
+// pick returns the endpoint for a request. It skips endpoints that were already tried, and prefers those that have not
+// refused a connection recently.
 func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
 	list := *p.list.Load()
 	if len(list) == 0 {
@@ -104,8 +105,8 @@ func (p *pool) pick(tried []*endpoint, now int64) *endpoint {
 	return best
 }
 
-// An endpoint that refuses a connection is left out for firstEject, and each time that it does so again for twice as
-// long.
+// firstEject is how long an endpoint is not used after it has refused a connection. The time doubles with each further
+// refusal, up to lastEject.
 const (
 	firstEject = 500 * time.Millisecond
 	lastEject  = 10 * time.Second

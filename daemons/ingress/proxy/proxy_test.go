@@ -29,7 +29,7 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// proxied is an engine with its listeners, and a builder of its table.
+// proxied is an engine under test with its listeners and a builder of its table.
 type proxied struct {
 	t             testing.TB
 	e             *Engine
@@ -113,7 +113,7 @@ func start(t testing.TB, change func(*Config)) *proxied {
 	return p
 }
 
-// route sends a host and a prefix of paths to addresses, with annotations "name=value".
+// route routes a host and a path prefix to addresses. Annotations have the form "name=value".
 func (p *proxied) route(host, path string, addresses []string, annotations ...string) {
 	name := strings.Trim(strings.NewReplacer(".", "-", "/", "-").Replace(host+path), "-")
 	in := &networkingv1.Ingress{
@@ -149,7 +149,7 @@ func (p *proxied) route(host, path string, addresses []string, annotations ...st
 	}
 }
 
-// endpoints are those of a service from now on.
+// endpoints sets the endpoints of a service.
 func (p *proxied) endpoints(service string, addresses []string) {
 	var slices []*discoveryv1.EndpointSlice
 	for _, a := range addresses {
@@ -163,14 +163,14 @@ func (p *proxied) endpoints(service string, addresses []string) {
 	p.b.SetSlices(route.Key{Namespace: "default", Name: service}, slices)
 }
 
-// backend serves a handler and returns its address.
+// backend starts a server with a handler and returns its address.
 func backend(t testing.TB, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
 }
 
-// client speaks with the proxy whatever the host of the URL is.
+// client returns a client that connects to the proxy for any host.
 func (p *proxied) client(protocols ...string) *http.Client {
 	var allowed http.Protocols
 	for _, name := range protocols {
@@ -202,7 +202,7 @@ func (p *proxied) client(protocols ...string) *http.Client {
 	}
 }
 
-// raw sends bytes on a connection of its own, and returns a reader of what comes back.
+// raw sends text on a new connection, and returns a reader of the response.
 func (p *proxied) raw(text string) (net.Conn, *bufio.Reader) {
 	p.t.Helper()
 	nc, err := net.Dial("tcp", p.plain.Addr().String())
@@ -230,7 +230,7 @@ func body(t testing.TB, res *http.Response, err error) string {
 	return string(text)
 }
 
-// ways are how a client may speak with the proxy.
+// ways are the protocols between a client and the proxy.
 var ways = []struct {
 	name, scheme string
 	protocols    []string

@@ -11,7 +11,7 @@ import (
 
 var errProxy = errors.New("the connection does not begin with the PROXY protocol")
 
-// readProxy reads the head of the PROXY protocol, version 1 or 2, that a load balancer sends before the client's bytes.
+// readProxy reads the PROXY protocol header, version 1 or 2, that a load balancer sends before the client's data.
 func (c *conn) readProxy() error {
 	for {
 		client, size, err := parseProxy(c.buf.bytes())
@@ -33,8 +33,8 @@ func (c *conn) readProxy() error {
 
 var proxySignature = []byte("\r\n\r\n\x00\r\nQUIT\n")
 
-// parseProxy returns the client's address, which is the zero value where the balancer speaks for itself, and the size
-// of the head; 0 asks for more.
+// parseProxy returns the client's address and the size of the header. The address is the zero value if the load
+// balancer made the connection for itself. The size is 0 if more data is needed.
 func parseProxy(b []byte) (netip.Addr, int, error) {
 	switch n := min(len(b), len(proxySignature)); {
 	case bytes.Equal(b[:n], proxySignature[:n]):
@@ -81,7 +81,7 @@ func parseProxy2(b []byte) (netip.Addr, int, error) {
 	if len(b) < size {
 		return netip.Addr{}, 0, nil
 	}
-	if b[12]&0xf == 0 { // LOCAL: the balancer asks whether we are there
+	if b[12]&0xf == 0 { // LOCAL: a health check of the load balancer
 		return netip.Addr{}, size, nil
 	}
 	switch b[13] {

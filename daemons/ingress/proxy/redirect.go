@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// location is where a client is sent: what a redirect does not name stays as in the request.
+// location returns the target of a redirect. Parts that the redirect does not set are those of the request.
 func location(r *route.Redirect, secure bool, host string, port int, target string) string {
 	scheme := r.Scheme
 	if scheme == "" {
@@ -61,7 +61,7 @@ func appendRedirect(
 	return append(out, "\r\n\r\n"...)
 }
 
-// rewritten is the path that a rule puts in the place of the request's. It returns false when that stays.
+// rewritten returns the path that replaces the request's path. It returns false if the path stays.
 func rewritten(r *route.Rewrite, path []byte) (string, bool) {
 	switch {
 	case r == nil:

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// heard serves every connection with an empty answer, and returns the first lines of the requests that came, as bytes.
+// heard starts a server with empty responses. lines delivers the request lines that it receives.
 func heard(t *testing.T) (address string, lines chan string) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -44,7 +44,8 @@ func heard(t *testing.T) (address string, lines chan string) {
 	return ln.Addr().String(), lines
 }
 
-// askHTTP2 sends one request of such fields, and returns the status; "reset" where the stream was refused.
+// askHTTP2 sends one HTTP/2 request with the given pseudo-header fields. It returns the status, or "reset" if the
+// stream was reset.
 func (p *proxied) askHTTP2(method, path, authority string) string {
 	p.t.Helper()
 	nc, err := net.Dial("tcp", p.plain.Addr().String())
@@ -85,8 +86,8 @@ func (p *proxied) askHTTP2(method, path, authority string) string {
 	}
 }
 
-// HTTP/2 has no request line, so that its method and path may have spaces. Written into a line of HTTP/1, they would
-// ask a backend for something else than the rule was found for.
+// The method and path of an HTTP/2 request can contain spaces. In an HTTP/1 request line, they would form a request
+// other than the matched one.
 func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
 	p := start(t, nil)
 	address, lines := heard(t)
@@ -109,11 +110,11 @@ func TestNothingOfHTTP2BecomesAnotherRequestLine(t *testing.T) {
 	select {
 	case got := <-lines:
 		t.Errorf("the backend was asked %q", got)
-	default: // the refusals came after anything that was passed on
+	default: // all rejected requests came before the forwarded one
 	}
 }
 
-// The path that takes the place of a prefix is written as a request line takes it, whatever an object says.
+// A rewritten path is always valid in a request line.
 func TestARewrittenPathStaysOnePath(t *testing.T) {
 	p := start(t, nil)
 	address, lines := heard(t)

@@ -5,20 +5,21 @@ import (
 	"slices"
 )
 
-// closedForRoom is what a connection's since is when it was closed to make room for another.
+// closedForRoom is the value of a connection's since field after it was closed to make room for another.
 const closedForRoom = -1
 
-// share of the bound is how much room is made at a time: finding who has waited longest means looking at all.
+// share is the divisor of the connection limit for how many connections are closed at a time. Several are closed at
+// once, because finding the longest idle ones means scanning all.
 const share = 64
 
-// enter notes a connection, once there is room for it. Where there are as many as may be, those that have waited
-// longest for a request, or for the rest of its head, are closed. While none waits, all being in the middle of a
-// request or upgraded, whoever accepts waits until one ends or is answered.
+// enter registers a connection once there is room. At the limit, it closes the connections that have waited longest for
+// a request or for the rest of a head. If none waits, because all are handling requests or were upgraded, enter blocks
+// until one does.
 func (e *Engine) enter(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for e.limits.conns > 0 && !e.last && len(e.conns) >= e.limits.conns {
-		e.wanting.Add(1) // seen by whoever begins to wait for a request from here on
+		e.wanting.Add(1) // from now on, connections that become idle signal room
 		if len(e.conns)-e.leaving >= e.limits.conns {
 			e.makeRoom(nil)
 		}
@@ -59,7 +60,7 @@ func (e *Engine) makeRoom(of *client) (closed int) {
 	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.since, b.since) })
 	for _, w := range all[:min(len(all), max(e.limits.conns/share, 1))] {
 		if !w.conn.since.CompareAndSwap(w.since, closedForRoom) {
-			continue // its request came just now
+			continue // a request has just arrived
 		}
 		e.leaving++
 		closed++
@@ -69,7 +70,7 @@ func (e *Engine) makeRoom(of *client) (closed int) {
 	return closed
 }
 
-// waits notes that a connection waits for its next request.
+// waits records that a connection waits for its next request.
 func (c *conn) waits() {
 	c.since.Store(max(c.e.clock(), 1))
 	if c.e.wanting.Load() > 0 {
@@ -79,14 +80,14 @@ func (c *conn) waits() {
 	}
 }
 
-// busy notes that a request is there, which is answered. It returns false when the connection has been closed
-// meanwhile: then nobody has seen the request, and the client may send it again.
+// busy records that a request has arrived. It returns false if the connection was closed in the meantime. The request
+// was not processed then, so the client may repeat it.
 func (c *conn) busy() bool {
 	since := c.since.Load()
 	return since != closedForRoom && c.since.CompareAndSwap(since, 0)
 }
 
-// admitAll has those that wait for room go on, and nobody wait from now on: the engine ends, and hardly anybody comes.
+// admitAll releases all connections that wait for room, and lets none wait from now on, because the engine is closing.
 func (e *Engine) admitAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

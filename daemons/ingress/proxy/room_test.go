@@ -24,7 +24,7 @@ func open(t *testing.T, ln net.Listener) net.Conn {
 	return nc
 }
 
-// get sends a request and reads its answer, on a connection that goes on.
+// get sends a request and reads the response, on a persistent connection.
 func get(nc net.Conn, path string) error {
 	if _, err := io.WriteString(nc, "GET "+path+" HTTP/1.1\r\nHost: a.example\r\n\r\n"); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (e *Engine) connections() int {
 	return len(e.conns)
 }
 
-// closed reports whether the proxy has closed a connection without a word.
+// closed reports whether the proxy has closed a connection without a response.
 func closed(t *testing.T, nc net.Conn) bool {
 	t.Helper()
 	_, err := nc.Read(make([]byte, 1))
@@ -53,8 +53,10 @@ func closed(t *testing.T, nc net.Conn) bool {
 	return err != nil
 }
 
-// S32: where there are as many connections as may be, whoever has waited longest for a request gives way: one that has
-// not even begun, one with half of a head, one of HTTP/2. New ones are served, whichever listener they come to.
+// At the connection limit, the connection that has waited longest for a request is closed: one without any data, one
+// with a partial head, or an HTTP/2 connection. New connections are served on every listener.
+//
+// Proves S32.
 func TestWhoWaitsLongestGivesWayS32(t *testing.T) {
 	const most = 4
 	p := start(t, func(c *Config) { c.MaxConns = most })
@@ -102,8 +104,9 @@ func TestWhoWaitsLongestGivesWayS32(t *testing.T) {
 	eventually(t, "there are more than may be", func() bool { return p.e.connections() <= most })
 }
 
-// S32: while all connections are being answered, none of them is closed for a new one, which waits until one has its
-// answer.
+// If all connections are handling requests, none is closed. A new connection waits until one has its response.
+//
+// Proves S32.
 func TestWhoIsAnsweredIsNotClosedForOthersS32(t *testing.T) {
 	const most = 3
 	p := start(t, func(c *Config) { c.MaxConns = most })
@@ -147,7 +150,9 @@ func TestWhoIsAnsweredIsNotClosedForOthersS32(t *testing.T) {
 	}
 }
 
-// S32: an engine that ends does not wait for room: who was accepted before is answered.
+// A closing engine does not wait for room: accepted connections are served.
+//
+// Proves S32.
 func TestNobodyWaitsForRoomAtTheEndS32(t *testing.T) {
 	p := start(t, func(c *Config) { c.MaxConns = 1 })
 	asked, answer := make(chan struct{}), make(chan struct{})
@@ -175,8 +180,10 @@ func TestNobodyWaitsForRoomAtTheEndS32(t *testing.T) {
 	}
 }
 
-// S32: any number of clients that connect and say nothing, or begin a handshake, takes bounded memory, and others are
-// served meanwhile.
+// Any number of clients that connect without sending data, or that start a handshake, use limited memory. Other clients
+// are served in the meantime.
+//
+// Proves S32.
 func TestFloodsOfConnectionsAreBoundedS32(t *testing.T) {
 	const most = 64
 	p := start(t, func(c *Config) { c.MaxConns = most })

@@ -9,7 +9,7 @@ import (
 type client struct {
 	key   netip.Addr
 	conns int          // guarded by the engine's mu
-	calls atomic.Int64 // requests that are being passed on
+	calls atomic.Int64 // requests that are being forwarded
 }
 
 // clientOf returns the key of a client: its IPv4 address, or its IPv6 /64 network, because one host usually has a whole
@@ -23,19 +23,19 @@ func clientOf(a netip.Addr) netip.Addr {
 	return a.Unmap()
 }
 
-// limits bounds connections and requests. A connection is counted before its file descriptor is opened.
+// limits are the limits of connections and requests. They keep the process within its file descriptors.
 type limits struct {
-	conns     int   // connections of clients; 0: any
-	perClient int   // of one client, once half of all are there; 0: any
-	calls     int64 // requests that are being passed on, each of which has a connection to a backend; 0: any
-	perCaller int64 // of one client, once half of all are there
-	idle      int64 // connections to backends that wait for a request; 0: any
+	conns     int   // client connections; 0: no limit
+	perClient int   // connections per client, once half of conns are in use; 0: no limit
+	calls     int64 // forwarded requests, each with a backend connection; 0: no limit
+	perCaller int64 // forwarded requests per client, once half of calls are in use
+	idle      int64 // idle backend connections; 0: no limit
 }
 
 const (
-	// callsPerConn is how many requests there may be for each connection that there may be: HTTP/2 has many on one.
+	// callsPerConn is the number of requests per allowed connection, because an HTTP/2 connection carries many.
 	callsPerConn = 4
-	// spareDescriptors are left for listeners, the API server's watches and files.
+	// spareDescriptors are reserved for listeners, API watches and files.
 	spareDescriptors = 1024
 )
 
@@ -73,7 +73,7 @@ func (e *Engine) mayEnter(of *client) bool {
 	return false
 }
 
-// join counts a connection as one of a client. It returns false when the client has its share already.
+// join adds a connection to its client's count. It returns false if the client has reached its limit.
 func (e *Engine) join(c *conn, of netip.Addr) bool {
 	if e.limits.perClient == 0 {
 		return true
@@ -94,7 +94,7 @@ func (e *Engine) join(c *conn, of netip.Addr) bool {
 	return true
 }
 
-// part ends what join began. The caller holds mu.
+// part reverses join. The caller holds mu.
 func (e *Engine) part(c *conn) {
 	if c.of == nil {
 		return
@@ -142,7 +142,7 @@ func (e *Engine) endCall(c *conn) {
 	}
 }
 
-// mayIdle reports whether one more connection to a backend may wait for a request, and counts it.
+// mayIdle reports whether one more backend connection may become idle, and counts it.
 func (e *Engine) mayIdle() bool {
 	if n := e.idle.Add(1); e.limits.idle > 0 && n > e.limits.idle {
 		e.idle.Add(-1)

@@ -14,15 +14,15 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// errSlowBody is why a request ends whose body does not come, or comes too slowly.
+// errSlowBody is the error of a request whose body does not arrive, or arrives too slowly.
 var errSlowBody = &malformed{408, "the body took too long"}
 
 // bodyPace limits how slowly a client may send a request body. The time spent waiting for the client may be at most
 // that of one piece, plus one second for every least bytes. Time that the backend takes to read the body does not
 // count. Without the limit, a client that sends byte by byte could hold a backend connection indefinitely.
 type bodyPace struct {
-	wait   time.Duration // for a piece
-	least  int64         // bytes in a second; 0: any
+	wait   time.Duration // limit of one piece
+	least  int64         // minimum bytes per second; 0: no minimum
 	came   int64
 	waited time.Duration
 }
@@ -40,13 +40,13 @@ func (p *bodyPace) within() time.Duration {
 	return max(min(p.wait, p.wait+earned-p.waited), 0)
 }
 
-// took takes in a piece, and how long it was waited for.
+// took records a piece, and the time spent waiting for it.
 func (p *bodyPace) took(n int64, waited time.Duration) {
 	p.came += n
 	p.waited += waited
 }
 
-// unsent reports whether a socket has bytes that the other end has not taken yet.
+// unsent reports whether a socket has bytes that the peer has not acknowledged.
 func unsent(c *net.TCPConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -57,22 +57,22 @@ func unsent(c *net.TCPConn) bool {
 	return err == nil && n > 0
 }
 
-// pacedBody is the body of a request over HTTP/2 that may not come too slowly.
+// pacedBody is a request body over HTTP/2 with a minimum rate.
 type pacedBody struct {
 	io.ReadCloser
 	at    *http.ResponseController
 	pace  bodyPace
-	until time.Time // the deadline that is set
+	until time.Time // the current deadline
 	late  *atomic.Bool
 }
 
-// Read is of io.Reader.
+// Read implements io.Reader.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	now := time.Now()
-	// Each move of the deadline is a message to the goroutine that has the connection.
+	// Avoid moving the deadline, because each move is a message to the connection's goroutine.
 	if until := now.Add(b.pace.within()); until.Before(b.until) || until.Sub(b.until) > b.pace.wait/8 {
 		b.until = until
-		_ = b.at.SetReadDeadline(until) // HTTP/2's readers have deadlines
+		_ = b.at.SetReadDeadline(until) // HTTP/2 readers support deadlines
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.pace.took(int64(n), time.Since(now))

@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// counting is a backend that tells of every byte of a body, and answers when it has all of it.
+// counting starts a backend that signals every byte of a body, and responds at its end.
 func counting(t *testing.T) (address string, seen chan struct{}) {
 	seen = make(chan struct{}, 1)
 	done := make(chan struct{})
@@ -38,7 +38,7 @@ func counting(t *testing.T) (address string, seen chan struct{}) {
 	return address, seen
 }
 
-// drip is a body whose next byte comes when the backend has seen the last one, up to a number of bytes.
+// drip is a body that delivers the next byte when the backend has seen the previous one.
 type drip struct {
 	left   int
 	seen   <-chan struct{}
@@ -73,7 +73,9 @@ func (d *drip) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// Every piece of these bodies comes in time, and all of them together would take for ever (S32).
+// Each piece of these bodies is in time, but a complete body would take forever.
+//
+// Proves S32.
 func TestBodiesThatComeByteByByteEndS32(t *testing.T) {
 	for _, way := range ways {
 		for _, length := range []int64{long - 1, long + 1, -1} {
@@ -139,7 +141,7 @@ func TestAPaceIsOfWaitingAlone(t *testing.T) {
 		{0, 0, time.Minute},
 		{10, 30 * time.Second, 30*time.Second + 20*time.Millisecond},
 		{490, 30 * time.Second, time.Second},
-		{1 << 20, time.Second, time.Minute}, // a piece has a minute at most
+		{1 << 20, time.Second, time.Minute}, // the limit of a piece is one minute
 		{1 << 62, 0, time.Minute},
 		{0, 1000 * 24 * time.Hour, time.Minute},
 	} {
@@ -157,7 +159,9 @@ func TestAPaceIsOfWaitingAlone(t *testing.T) {
 	}
 }
 
-// S32: one client does not have all connections, whatever it does with them; others are served.
+// One client cannot use all connections. Others are served.
+//
+// Proves S32.
 func TestAClientHasItsShareOfConnectionsS32(t *testing.T) {
 	const most = 20
 	p := start(t, func(c *Config) { c.MaxConns, c.ClientShare = most, 50 })
@@ -198,7 +202,7 @@ func TestAClientHasItsShareOfConnectionsS32(t *testing.T) {
 	}
 }
 
-// A client with its share gives up connections of its own that wait for a request.
+// At its limit, a client loses its own idle connections first.
 func TestAClientWithItsShareGivesUpItsOwn(t *testing.T) {
 	const most = 8
 	p := start(t, func(c *Config) { c.MaxConns, c.ClientShare = most, 50 })
@@ -254,7 +258,7 @@ func TestLimitsFollowTheDescriptorsThatThereAre(t *testing.T) {
 	}
 }
 
-// Requests that are passed on are counted, also those of one connection of HTTP/2.
+// The limit of forwarded requests also applies to those on one HTTP/2 connection.
 func TestRequestsThatArePassedOnAreBounded(t *testing.T) {
 	p := start(t, func(c *Config) { c.MaxConns, c.ClientShare = 4, 75 })
 	waits, asked := make(chan struct{}), make(chan struct{}, 100)
@@ -273,7 +277,7 @@ func TestRequestsThatArePassedOnAreBounded(t *testing.T) {
 		res.Body.Close()
 		results <- res.StatusCode
 	}
-	for range 12 { // three quarters of four for each connection
+	for range 12 { // three quarters of four per connection
 		go ask()
 		<-asked
 	}

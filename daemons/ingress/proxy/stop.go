@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// begin counts a request as one that began before the drain, or since. What it returns is to be lowered at the
-// request's end.
+// begin counts a request as started before or since the drain. The caller decrements the returned counter at the end of
+// the request.
 func (e *Engine) begin() *atomic.Int64 {
 	count := &e.old
 	if e.draining.Load() {
@@ -18,9 +18,9 @@ func (e *Engine) begin() *atomic.Int64 {
 	return count
 }
 
-// Drain has clients go elsewhere, or connect again: every answer says that its connection ends. It returns when the
-// requests that had begun before are answered, but for upgraded connections, or when ctx ends. Connections are still
-// accepted, so that nobody waits for the requests of others.
+// Drain ends client connections gracefully: every response closes its connection. It returns when the requests that
+// started before are complete, except upgraded connections, or when ctx ends. Connections are still accepted, so that
+// new clients need not wait for running requests.
 func (e *Engine) Drain(ctx context.Context) {
 	e.draining.Store(true)
 	e.wait(ctx, &e.old)
@@ -39,8 +39,8 @@ func (e *Engine) wait(ctx context.Context, count *atomic.Int64) {
 	}
 }
 
-// Close ends what is left after the listeners were closed: connections between two requests at once, the others when
-// they are answered, at the latest when ctx ends.
+// Close ends the remaining connections after the listeners were closed. Idle connections end at once. Others end when
+// their request is complete, or when ctx ends.
 func (e *Engine) Close(ctx context.Context) {
 	e.draining.Store(true)
 	e.closing.Store(true)
@@ -77,7 +77,8 @@ func (e *Engine) Close(ctx context.Context) {
 	}
 }
 
-// enterTunnel notes an upgraded connection, which ends only when its sides want it, or the engine is closed.
+// enterTunnel registers an upgraded connection. It ends when one of its sides ends it, or the engine is closed.
+// enterTunnel returns false if the engine is already closing.
 func (e *Engine) enterTunnel(nc net.Conn) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// temporary reports whether a listener that failed to accept a connection may well accept the next.
+// temporary reports whether an error of accepting a connection is temporary.
 func temporary(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
 		if errors.Is(err, e) {

@@ -8,16 +8,17 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// Entry is where clients come in: what is served on one port.
+// Entry is a port for clients, with the table that it serves.
 type Entry struct {
 	secure bool
-	port   int // as clients see it
+	port   int // as seen by clients
 	table  atomic.Pointer[route.Table]
 	tls    *tls.Config
 	over   atomic.Bool
 }
 
-// Open makes an entry with an empty table. secure is for TLS, port what clients connect to as they see it.
+// Open returns an entry with an empty table. secure selects TLS. port is the port to which clients connect, as seen by
+// them.
 func (e *Engine) Open(secure bool, port int) *Entry {
 	at := &Entry{secure: secure, port: port}
 	at.table.Store(&route.Table{})
@@ -27,10 +28,10 @@ func (e *Engine) Open(secure bool, port int) *Entry {
 	return at
 }
 
-// SetTable has requests from now on go by a table.
+// SetTable sets the table for new requests.
 func (at *Entry) SetTable(t *route.Table) { at.table.Store(t) }
 
-// Close has every answer say that its connection ends: there will be no more.
+// Close makes every response close its connection, and empties the table.
 func (at *Entry) Close() {
 	at.over.Store(true)
 	at.table.Store(&route.Table{})
@@ -38,7 +39,7 @@ func (at *Entry) Close() {
 
 func (c *conn) draining() bool { return c.e.draining.Load() || c.entry.over.Load() }
 
-// serverTLS shows each client the certificate of the name that it asks for.
+// serverTLS returns a TLS configuration that selects the certificate by server name.
 func (e *Engine) serverTLS(at *Entry) *tls.Config {
 	return &tls.Config{
 		MinVersion: e.cfg.MinTLS,
@@ -52,7 +53,7 @@ func (e *Engine) serverTLS(at *Entry) *tls.Config {
 	}
 }
 
-// prefixed is a connection of which something has been read already.
+// prefixed is a connection from which some data was already read.
 type prefixed struct {
 	net.Conn
 	buf *buffer

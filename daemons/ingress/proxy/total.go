@@ -7,10 +7,10 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// errTotal ends a request that takes longer than its rule lets it.
+// errTotal is the error of a request that exceeds its rule's total timeout.
 var errTotal = &malformed{504, "the request took longer than its rule lets it"}
 
-// within bounds a request by its rule.
+// within returns a context that ends after the rule's total timeout.
 func within(ctx context.Context, rule *route.Rule) (context.Context, context.CancelFunc) {
 	if rule.Policy.Total == 0 {
 		return ctx, func() {}
@@ -18,7 +18,7 @@ func within(ctx context.Context, rule *route.Rule) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, rule.Policy.Total, errTotal)
 }
 
-// atMost is a time of the clock, or the end of what the request may take.
+// atMost returns a time of the clock, limited by the request's deadline.
 func (c *conn) atMost(until int64) int64 {
 	if c.until > 0 {
 		return min(until, c.until)
@@ -26,8 +26,8 @@ func (c *conn) atMost(until int64) int64 {
 	return until
 }
 
-// wait sets how long the next read of an answer may take: the time between two reads, and not longer than until unless
-// that is 0.
+// wait sets the deadline of the next read of a response. between limits the time between two reads. until is a time of
+// the clock, or 0 for no limit.
 func (u *upstream) wait(e *Engine, between time.Duration, until int64) {
 	now := e.clock()
 	if until > 0 {

@@ -8,8 +8,8 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// tunnel joins both connections after the backend has agreed to another protocol, until one side ends. A side that is
-// silent for the read timeout in both directions ends as well.
+// tunnel forwards data between both connections after a protocol switch, until both sides have ended. The tunnel also
+// ends if it is silent in both directions for the read timeout.
 func (c *conn) tunnel(rule *route.Rule, up *upstream) {
 	c.ended = true
 	defer up.close()
@@ -43,13 +43,13 @@ func (c *conn) tunnel(rule *route.Rule, up *upstream) {
 	<-done
 }
 
-// quiet ends a tunnel in which nothing moves.
+// quiet ends a tunnel that is silent in both directions.
 type quiet struct {
 	limit time.Duration
 	conns []net.Conn
 }
 
-// moved gives both sides their time again.
+// moved restarts the timeout of both sides.
 func (q *quiet) moved() {
 	until := time.Now().Add(q.limit)
 	for _, c := range q.conns {
@@ -57,7 +57,7 @@ func (q *quiet) moved() {
 	}
 }
 
-// copy moves what comes from one side to the other, whose sending side is closed at the end.
+// copy forwards data from one side to the other. At the end, it closes the sending side of to.
 func (q *quiet) copy(to, from net.Conn) (n int64) {
 	b := getBuffer(upstreamBuffer)
 	defer b.free()
@@ -77,7 +77,7 @@ func (q *quiet) copy(to, from net.Conn) (n int64) {
 		}
 		if err == io.EOF {
 			if half, ok := to.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-				return n // the other direction goes on
+				return n // the other direction continues
 			}
 			break
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// upgrader is a backend that tells which protocols it was offered, or switches to the one that the path names.
+// upgrader starts a backend that responds with the offered protocols, or switches to the protocol in the path.
 func upgrader(t *testing.T) string {
 	return backend(t, func(w http.ResponseWriter, r *http.Request) {
 		to, switches := strings.CutPrefix(r.URL.Path, "/switch/")

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// Annotations are read under two prefixes: the cluster's own, and the one that most people know, which counts less.
+// These are the prefixes of annotations: the project's own, and the one of ingress-nginx, which has lower precedence.
 const (
 	ownPrefix   = "clusterctl.local/"
 	knownPrefix = "nginx.ingress.kubernetes.io/"
 )
 
-// Problem is what an Ingress asks for and does not get.
+// Problem is a request of an Ingress that is not fulfilled.
 type Problem struct{ Reason, Message string }
 
-// setting reads the value of an annotation into a policy.
+// setting parses the value of an annotation into a policy.
 type setting func(p *Policy, value string) error
 
 var settings = map[string]setting{
@@ -57,15 +57,15 @@ var settings = map[string]setting{
 		p.Rewrite = value
 		return nil
 	},
-	// Nothing is ever held back, and backends are spoken to in this version.
+	// These annotations only allow the built-in behavior.
 	"proxy-buffering":         only("off"),
 	"proxy-request-buffering": only("off"),
 	"proxy-http-version":      only("1.1"),
 	"use-regex":               only("false"),
 }
 
-// policyOf is the policy that an Ingress' annotations make of the usual one. What they ask for and cannot have is among
-// the problems.
+// policyOf returns the policy that results from an Ingress' annotations and the default policy usual. It also returns
+// the problems for annotations that are not supported.
 func policyOf(annotations map[string]string, usual Policy) (Policy, []Problem) {
 	var problems []Problem
 	for _, prefix := range []string{knownPrefix, ownPrefix} {
@@ -127,7 +127,7 @@ func only(what string) setting {
 	}
 }
 
-// size reads a number of bytes as nginx writes it: 10, 8k, 1m, 2g.
+// size parses a number of bytes in nginx's notation: 10, 8k, 1m, 2g.
 func size(value string) (int64, error) {
 	text, unit := strings.ToLower(value), int64(1)
 	for suffix, bytes := range map[string]int64{"k": 1 << 10, "m": 1 << 20, "g": 1 << 30} {
@@ -143,7 +143,7 @@ func size(value string) (int64, error) {
 	return n * unit, nil
 }
 
-// IsPath reports whether a path can be written into a request line.
+// IsPath reports whether a path is valid in a request line.
 func IsPath(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; c <= ' ' || c >= 0x7f || c == '#' || c == '?' {

@@ -11,12 +11,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Key names an object.
+// Key identifies an object.
 type Key struct{ Namespace, Name string }
 
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
-// Protocol is what a backend speaks.
+// Protocol is the protocol of a backend.
 type Protocol string
 
 const (
@@ -26,22 +26,21 @@ const (
 	GRPCS Protocol = "GRPCS"
 )
 
-// BackendKey names a port of a service, spoken to in one protocol.
+// BackendKey identifies a port of a service and its protocol.
 type BackendKey struct {
 	Service  Key
-	Port     string // its name or number
+	Port     string // name or number
 	Protocol Protocol
 }
 
-// Backend is one port of a service. It lives as long as a rule names it, over many tables.
+// Backend is one port of a service. It exists while a rule refers to it, across tables.
 type Backend struct {
 	Key     BackendKey
 	Targets Targets
 	uses    int
 }
 
-// Targets is where the engine keeps the connections to a backend's endpoints. It is told the whole list when that
-// changes.
+// Targets holds the connections to a backend's endpoints. Update is called with the whole list when it changes.
 type Targets interface {
 	Update(endpoints []netip.AddrPort)
 	Close()
@@ -54,7 +53,7 @@ func portOf(p networkingv1.ServiceBackendPort) string {
 	return strconv.Itoa(int(p.Number))
 }
 
-// servicePort finds a port by its name or number.
+// servicePort returns the TCP port with a name or number, or nil.
 func servicePort(s *corev1.Service, port string) *corev1.ServicePort {
 	number, err := strconv.Atoi(port)
 	for i := range s.Spec.Ports {
@@ -69,8 +68,8 @@ func servicePort(s *corev1.Service, port string) *corev1.ServicePort {
 	return nil
 }
 
-// Endpoints are the addresses that answer for a port of a service: those that are ready, or when none is, those that
-// end and still serve. They are sorted.
+// Endpoints returns the sorted endpoints of a service's port: the ready ones or, if there are none, the terminating
+// ones that still serve.
 func Endpoints(s *corev1.Service, slices []*discoveryv1.EndpointSlice, port string) []netip.AddrPort {
 	if s == nil {
 		return nil
@@ -86,14 +85,15 @@ func Endpoints(s *corev1.Service, slices []*discoveryv1.EndpointSlice, port stri
 	if found := ofFamily(slices, p.Name, family); len(found) > 0 {
 		return found
 	}
-	// Headless services without a selector say nothing of families.
+	// A headless service without a selector does not declare its families.
 	if family == discoveryv1.AddressTypeIPv4 {
 		return ofFamily(slices, p.Name, discoveryv1.AddressTypeIPv6)
 	}
 	return ofFamily(slices, p.Name, discoveryv1.AddressTypeIPv4)
 }
 
-// ofFamily are the addresses of one family: pods of two families are in slices of both, and would count twice.
+// ofFamily returns the endpoints of one family, because dual-stack pods are in slices of both families and would count
+// twice.
 func ofFamily(all []*discoveryv1.EndpointSlice, name string, family discoveryv1.AddressType) []netip.AddrPort {
 	var ready, ending []netip.AddrPort
 	for _, slice := range all {
@@ -111,7 +111,7 @@ func ofFamily(all []*discoveryv1.EndpointSlice, name string, family discoveryv1.
 			if !isReady && !isEnding || len(e.Addresses) == 0 {
 				continue
 			}
-			addr, err := netip.ParseAddr(e.Addresses[0]) // the first is the endpoint's; others are never set
+			addr, err := netip.ParseAddr(e.Addresses[0]) // only the first address is used
 			if err != nil {
 				continue
 			}

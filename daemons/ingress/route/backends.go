@@ -5,7 +5,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// Backends are the backends that rules name. Each is told its endpoints as they change.
+// Backends holds the backends that rules use, and updates their endpoints.
 type Backends struct {
 	targets   func(BackendKey) Targets
 	all       map[BackendKey]*Backend
@@ -14,7 +14,7 @@ type Backends struct {
 	slices    map[Key][]*discoveryv1.EndpointSlice
 }
 
-// NewBackends returns Backends that know no service. targets is called once for each backend that comes into use.
+// NewBackends returns empty Backends. targets is called once for each backend that comes into use.
 func NewBackends(targets func(BackendKey) Targets) *Backends {
 	return &Backends{
 		targets: targets, all: map[BackendKey]*Backend{}, ofService: map[Key]map[BackendKey]*Backend{},
@@ -25,7 +25,7 @@ func NewBackends(targets func(BackendKey) Targets) *Backends {
 // Service returns a service, or nil.
 func (b *Backends) Service(key Key) *corev1.Service { return b.services[key] }
 
-// SetService tells of a service; nil when it is gone.
+// SetService sets a service. s is nil if the service was deleted.
 func (b *Backends) SetService(key Key, s *corev1.Service) {
 	if s == nil {
 		delete(b.services, key)
@@ -35,7 +35,7 @@ func (b *Backends) SetService(key Key, s *corev1.Service) {
 	b.update(key)
 }
 
-// SetSlices tells of all slices of a service.
+// SetSlices sets all slices of a service.
 func (b *Backends) SetSlices(service Key, all []*discoveryv1.EndpointSlice) {
 	if len(all) == 0 {
 		delete(b.slices, service)
@@ -45,7 +45,7 @@ func (b *Backends) SetSlices(service Key, all []*discoveryv1.EndpointSlice) {
 	b.update(service)
 }
 
-// Use returns the backend of a key with one use more.
+// Use returns the backend of a key, and counts the use.
 func (b *Backends) Use(key BackendKey) *Backend {
 	backend := b.all[key]
 	if backend == nil {
@@ -58,7 +58,7 @@ func (b *Backends) Use(key BackendKey) *Backend {
 	return backend
 }
 
-// Release ends a use.
+// Release ends a use. The last one closes the backend.
 func (b *Backends) Release(backend *Backend) {
 	if backend.uses--; backend.uses > 0 {
 		return
@@ -68,7 +68,7 @@ func (b *Backends) Release(backend *Backend) {
 	backend.Targets.Close()
 }
 
-// update tells the backends of a service their endpoints.
+// update updates the endpoints of a service's backends.
 func (b *Backends) update(service Key) {
 	for key, backend := range b.ofService[service] {
 		backend.Targets.Update(Endpoints(b.services[service], b.slices[service], key.Port))

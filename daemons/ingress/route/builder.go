@@ -12,38 +12,38 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// Options are what a Builder is made with.
+// Options configures a Builder.
 type Options struct {
-	Policy  Policy                   // where annotations say nothing else
+	Policy  Policy                   // defaults for settings without an annotation
 	Targets func(BackendKey) Targets // called once for each backend that comes into use
-	Counter func(Source) any         // called whenever a rule is made; the same source gets the same
+	Counter func(Source) any         // called for each new rule; returns the same value for the same source
 }
 
-// Builder keeps what tables are made of. It is used by one goroutine at a time.
+// Builder builds tables from objects. It must be used by one goroutine at a time.
 //
-// Endpoints that change go to their backend's Targets at once, and no table is made. An Ingress that changes costs its
-// paths, whatever others there are, also of the same host, and a secret the names that Ingresses have it for. A secret
-// that no Ingress names is not read.
+// Changed endpoints are passed to their backend's Targets without building a table. A changed Ingress costs only its
+// paths, even if other Ingresses share its host. A changed secret costs only its names. Secrets that no Ingress refers
+// to are not parsed.
 type Builder struct {
-	Backends  *Backends // that rules name; others may use them as well
+	Backends  *Backends // backends of the rules; others may use them as well
 	options   Options
 	classes   map[string]*networkingv1.IngressClass
-	objects   map[Key]*networkingv1.Ingress // all, also those of other classes
-	ingresses map[Key]*ingress              // ours
+	objects   map[Key]*networkingv1.Ingress // all Ingresses, including those of other classes
+	ingresses map[Key]*ingress              // Ingresses of this proxy
 	bySpot    map[spot]map[Key]claim
 	secrets   map[Key]*secret
-	ofSecret  map[Key]map[Key]*ingress // by secret, by Ingress
-	touched   map[Key]struct{}         // secrets whose use has changed since Touched
+	ofSecret  map[Key]map[Key]*ingress // by secret, then by Ingress
+	touched   map[Key]struct{}         // secrets whose use has changed since the last call of Touched
 
-	offered  map[Key]map[string]*tls.Certificate // by Ingress, by name; "" is for names that no certificate is for
-	offering map[string]map[Key]*ingress         // who offers a certificate for a name
+	offered  map[Key]map[string]*tls.Certificate // by Ingress, then by name; "" for names without a certificate
+	offering map[string]map[Key]*ingress         // Ingresses with a certificate for a name
 
-	changed      map[spot]bool   // whose rules are to be made again
-	changedCerts map[string]bool // names whose certificate is to be chosen again
+	changed      map[spot]bool   // spots whose rules must be rebuilt
+	changedCerts map[string]bool // names whose certificate must be selected again
 	table        *Table
 }
 
-// NewBuilder returns a Builder that knows nothing.
+// NewBuilder returns a Builder without objects.
 func NewBuilder(o Options) *Builder {
 	return &Builder{
 		Backends: NewBackends(
@@ -56,7 +56,7 @@ func NewBuilder(o Options) *Builder {
 	}
 }
 
-// SetClass tells of an IngressClass; nil when it is gone.
+// SetClass sets an IngressClass. class is nil if it was deleted.
 func (b *Builder) SetClass(name string, class *networkingv1.IngressClass) {
 	if class == nil {
 		delete(b.classes, name)
@@ -70,7 +70,7 @@ func (b *Builder) SetClass(name string, class *networkingv1.IngressClass) {
 	}
 }
 
-// SetIngress tells of an Ingress; nil when it is gone.
+// SetIngress sets an Ingress. object is nil if it was deleted.
 func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 	if object == nil {
 		delete(b.objects, key)
@@ -80,7 +80,7 @@ func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 	old := b.ingresses[key]
 	var now *ingress
 	if object != nil && b.ours(object) {
-		now = b.read(object) // before the old one lets its backends go: those that stay are kept
+		now = b.read(object) // before the old one releases its backends, so that shared backends are kept
 		b.ingresses[key] = now
 		for _, t := range now.tls {
 			b.touched[t.secret] = struct{}{}
@@ -105,15 +105,15 @@ func (b *Builder) SetIngress(key Key, object *networkingv1.Ingress) {
 	}
 }
 
-// SetService tells of a service; nil when it is gone.
+// SetService sets a service. s is nil if it was deleted.
 func (b *Builder) SetService(key Key, s *corev1.Service) { b.Backends.SetService(key, s) }
 
-// SetSlices tells of all slices of a service.
+// SetSlices sets all slices of a service.
 func (b *Builder) SetSlices(service Key, all []*discoveryv1.EndpointSlice) {
 	b.Backends.SetSlices(service, all)
 }
 
-// SetSecret tells of a secret; nil when it is gone.
+// SetSecret sets a secret. s is nil if it was deleted.
 func (b *Builder) SetSecret(key Key, s *corev1.Secret) {
 	if s == nil {
 		delete(b.secrets, key)
@@ -129,20 +129,20 @@ func (b *Builder) SetSecret(key Key, s *corev1.Secret) {
 func (b *Builder) Touched() map[Key]struct{} {
 	touched := b.touched
 	b.touched = map[Key]struct{}{}
-	delete(touched, Key{}) // the proxy's own certificate
+	delete(touched, Key{}) // the key of the proxy's own certificate
 	return touched
 }
 
 // Refers reports whether an Ingress uses a secret for TLS.
 func (b *Builder) Refers(secret Key) bool { return len(b.ofSecret[secret]) > 0 }
 
-// UsersOf are the Ingresses that have a secret for TLS.
+// UsersOf returns the Ingresses that use a secret for TLS.
 func (b *Builder) UsersOf(secret Key) []Key { return slices.Collect(maps.Keys(b.ofSecret[secret])) }
 
-// Ours returns the Ingresses that are for this proxy.
+// Ours returns the Ingresses of this proxy.
 func (b *Builder) Ours() []Key { return slices.Collect(maps.Keys(b.ingresses)) }
 
-// Problems are what an Ingress asks for and does not get, as things are now.
+// Problems returns the current problems of an Ingress.
 func (b *Builder) Problems(key Key) []Problem {
 	in := b.ingresses[key]
 	if in == nil {
@@ -182,7 +182,7 @@ func (b *Builder) Problems(key Key) []Problem {
 	return problems
 }
 
-// Has reports whether there is a rule of a source.
+// Has reports whether a source has a rule.
 func (b *Builder) Has(s Source) bool {
 	in := b.ingresses[Key{s.Namespace, s.Name}]
 	return in != nil &&
@@ -190,7 +190,7 @@ func (b *Builder) Has(s Source) bool {
 		in != nil && s.Service == ""
 }
 
-// Sources are those that an Ingress has rules of.
+// Sources returns the sources of an Ingress.
 func (b *Builder) Sources(key Key) []Source {
 	in := b.ingresses[key]
 	if in == nil {
@@ -203,7 +203,7 @@ func (b *Builder) Sources(key Key) []Source {
 	return all
 }
 
-// Certificate returns what a secret has, or why it has none that can be used.
+// Certificate returns the certificate in a secret. The error states why there is none.
 func (b *Builder) Certificate(key Key) (*tls.Certificate, error) {
 	s := b.secrets[key]
 	if s == nil {
@@ -216,7 +216,7 @@ func (b *Builder) Certificate(key Key) (*tls.Certificate, error) {
 	return cert, nil
 }
 
-// Table returns the table of what the Builder was told, the same one where nothing changed.
+// Table returns the table for the current objects. It returns the same table if nothing has changed.
 func (b *Builder) Table() *Table {
 	if len(b.changed) == 0 && len(b.changedCerts) == 0 {
 		return b.table

@@ -8,14 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// certificates are by the names that clients ask for. They never change.
+// certificates maps server names to certificates. It is immutable.
 type certificates struct {
 	exact    names[tls.Certificate]
-	wildcard names[tls.Certificate] // by what follows the first label
-	rest     *tls.Certificate       // of Ingresses that name neither a host for TLS nor one in their rules
+	wildcard names[tls.Certificate] // by the part after the first label
+	rest     *tls.Certificate       // of an Ingress that has hosts neither in its TLS entry nor in its rules
 }
 
-// named is the certificate of a name, in lower case.
+// named returns the certificate of a server name in lower case.
 func (c *certificates) named(server string) *tls.Certificate {
 	if cert := c.exact.of(server); cert != nil {
 		return cert
@@ -26,12 +26,12 @@ func (c *certificates) named(server string) *tls.Certificate {
 	return nil
 }
 
-// certificates are those of before with what has changed.
+// certificates returns the updated certificates.
 func (b *Builder) certificates(before certificates) certificates {
 	exact, wildcard := map[string]*tls.Certificate{}, map[string]*tls.Certificate{}
 	for name := range b.changedCerts {
 		var cert *tls.Certificate
-		var of *ingress // the oldest that offers one
+		var of *ingress // the oldest Ingress with a certificate for the name
 		for _, in := range b.offering[name] {
 			if of == nil || older(in, of) < 0 {
 				of = in
@@ -51,7 +51,7 @@ func (b *Builder) certificates(before certificates) certificates {
 	return certificates{before.exact.with(exact), before.wildcard.with(wildcard), before.rest}
 }
 
-// offer notes which certificates an Ingress has for which names; nil when it is gone.
+// offer updates for which names an Ingress has which certificates. in is nil if the Ingress was deleted.
 func (b *Builder) offer(key Key, in *ingress) {
 	before, now := b.offered[key], map[string]*tls.Certificate{}
 	if in != nil {
@@ -82,8 +82,8 @@ func (b *Builder) offer(key Key, in *ingress) {
 		}
 	}
 	for name, cert := range now {
-		// Choosing costs as much as there are Ingresses that offer one for the name, which an Ingress that changes its
-		// paths does not concern.
+		// Selecting costs time for all Ingresses with a certificate for the name. Skip it if only the paths of the
+		// Ingress have changed.
 		if was := b.offering[name][key]; was == nil || before[name] != cert || !was.created.Equal(in.created) {
 			b.changedCerts[name] = true
 		}
@@ -94,9 +94,9 @@ func (b *Builder) offer(key Key, in *ingress) {
 	}
 }
 
-// secret is a Secret, which is read as a certificate when somebody wants it.
+// secret is a Secret whose certificate is parsed on first use.
 type secret struct {
-	object *corev1.Secret // nil once it has been read
+	object *corev1.Secret // nil after parsing
 	cert   *tls.Certificate
 	err    error
 }
@@ -117,8 +117,9 @@ func (s *secret) read() (*tls.Certificate, error) {
 	return s.cert, s.err
 }
 
-// names are those for which a TLS entry of an Ingress gives its certificate: its own hosts, and without any those of
-// the rules that the certificate is good for. Neither: everybody who asks for another name is shown it.
+// names returns the names for which a TLS entry provides its certificate: the entry's hosts or, without any, the hosts
+// of the rules for which the certificate is valid. Without either, the certificate serves all names without a
+// certificate.
 func (in *ingress) names(entry tlsEntry, cert *tls.Certificate) []string {
 	if len(entry.hosts) > 0 {
 		return entry.hosts

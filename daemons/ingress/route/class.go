@@ -8,14 +8,14 @@ import (
 	"clusterctl/daemons/api/gateway"
 )
 
-// Controller is what an IngressClass says whose Ingresses are for this proxy.
+// Controller is the controller name in the IngressClasses of this proxy.
 const Controller = gateway.IngressController
 
-// oldClass is how a class was named before there was a field.
+// oldClass is the deprecated annotation for the class name.
 const oldClass = "kubernetes.io/ingress.class"
 
-// ours reports whether an Ingress is for this proxy: its class names the controller, or it names no class and one with
-// this controller is the default.
+// ours reports whether an Ingress belongs to this proxy: its class has this controller, or it has no class and a class
+// with this controller is the default.
 func (b *Builder) ours(in *networkingv1.Ingress) bool {
 	name := in.Annotations[oldClass]
 	if in.Spec.IngressClassName != nil {
@@ -34,7 +34,7 @@ func (b *Builder) ours(in *networkingv1.Ingress) bool {
 	return false
 }
 
-// ClassProblem is what a class asks for and does not get; nil when all of it is carried out.
+// ClassProblem returns the problem of a class, or nil.
 func ClassProblem(class *networkingv1.IngressClass) *Problem {
 	if class.Spec.Controller != Controller || class.Spec.Parameters == nil {
 		return nil

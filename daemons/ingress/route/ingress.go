@@ -9,30 +9,30 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ingress is an Ingress as the table needs it.
+// ingress is a parsed Ingress.
 type ingress struct {
 	key      Key
 	created  time.Time
 	policy   *Policy
-	hosts    map[string][]path // by host, lower case; "" is every host
+	hosts    map[string][]path // by host in lower case; "" for all hosts
 	tls      []tlsEntry
-	backends []*Backend // that it uses, one for each time it names it
+	backends []*Backend // one use for each reference to a backend
 	problems []Problem
 }
 
 type path struct {
 	kind    networkingv1.PathType
 	path    string
-	rest    bool // the default backend: only for what no path matches
+	rest    bool // the default backend, for requests that match no path
 	backend *Backend
 }
 
 type tlsEntry struct {
 	hosts  []string
-	secret Key // no name: the proxy's own certificate
+	secret Key // empty for the proxy's own certificate
 }
 
-// older orders Ingresses: where two want the same, the older one gets it.
+// older orders Ingresses. If two want the same, the older one gets it.
 func older(a, b *ingress) int {
 	if c := a.created.Compare(b.created); c != 0 {
 		return c
@@ -43,7 +43,7 @@ func older(a, b *ingress) int {
 	return strings.Compare(a.key.Name, b.key.Name)
 }
 
-// read makes an ingress of the object, with uses of its backends.
+// read parses an Ingress. It adds uses of the backends.
 func (b *Builder) read(in *networkingv1.Ingress) *ingress {
 	out := &ingress{key: Key{in.Namespace, in.Name}, created: in.CreationTimestamp.Time, hosts: map[string][]path{}}
 	policy, problems := policyOf(in.Annotations, b.options.Policy)
@@ -51,7 +51,7 @@ func (b *Builder) read(in *networkingv1.Ingress) *ingress {
 	for i := range in.Spec.Rules {
 		rule := &in.Spec.Rules[i]
 		name := strings.ToLower(rule.Host)
-		if rule.HTTP == nil { // all of the host is for the default backend
+		if rule.HTTP == nil { // the default backend serves the whole host
 			if _, there := out.hosts[name]; !there {
 				out.hosts[name] = nil
 			}
@@ -86,7 +86,7 @@ func (b *Builder) read(in *networkingv1.Ingress) *ingress {
 	return out
 }
 
-// use returns the backend that an Ingress names; nil, with a problem, for what is no service.
+// use returns the backend of a reference. For anything other than a service, it returns nil and records a problem.
 func (b *Builder) use(in *ingress, named *networkingv1.IngressBackend) *Backend {
 	if named.Service == nil {
 		kind := ""

@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// Listener is the rules and the certificates of one listener of a Gateway. It never changes. Wildcards stand for one
-// label and more.
+// Listener holds the rules and certificates of one Gateway listener. It is immutable. Its wildcards match one or more
+// labels.
 type Listener struct {
-	Hostname string             // lower case; empty: every host
-	Certs    []*tls.Certificate // the first for names that none is good for
+	Hostname string             // lower case; empty for all hosts
+	Certs    []*tls.Certificate // the first is the default
 
-	exact    map[string]*host // by name, lower case
-	wildcard map[string]*host // by what follows the first label
+	exact    map[string]*host // by name in lower case
+	wildcard map[string]*host // by the part after the first label
 	every    *host
 }
 
-// Place is a rule at a path: of the path alone when Exact, else of all paths below it by segments. Where places are
-// alike, those that come first count.
+// Place is a rule at a path. If Exact, it matches only the path, otherwise also all paths below it by segments. Among
+// equal places, earlier ones take precedence.
 type Place struct {
-	Path  string // as declared
+	Path  string // as written in the route
 	Exact bool
 	Rule  *Rule
 }
 
-// With returns a listener with other rules for some hosts, by name; "" is every host, "*.a.example" those below
-// a.example. A host without a place is gone.
+// With returns a listener with replaced rules for some hosts, by name. "" means all hosts, and "*.a.example" those
+// below a.example. A host without a place is removed.
 func (l *Listener) With(hosts map[string][]Place) *Listener {
 	next := *l
 	next.exact, next.wildcard = copied(l.exact), copied(l.wildcard)
@@ -66,7 +66,7 @@ func hostOf(places []Place) *host {
 	return &host{exact: paths{few: exact}, prefix: paths{few: prefix}}
 }
 
-// add puts a rule in its place among those of the same path: after those that ask for more, and those of older objects.
+// add inserts a rule into those of the same path: after those with more conditions, and after those of older objects.
 func add(rules []*Rule, rule *Rule) []*Rule {
 	at := slices.IndexFunc(rules, func(r *Rule) bool { return r.Match.weight() < rule.Match.weight() })
 	if at < 0 {
@@ -75,7 +75,7 @@ func add(rules []*Rule, rule *Rule) []*Rule {
 	return slices.Insert(rules, at, rule)
 }
 
-// find returns the rule of the most specific host that has one for the request.
+// find returns the rule of the most specific host that has a rule for the request.
 func (l *Listener) find(name, path []byte, r Request) *Rule {
 	if h := l.exact[string(name)]; h != nil {
 		if rule := h.find(path, r); rule != nil {
@@ -110,14 +110,14 @@ func (l *Listener) certificate(server string) *tls.Certificate {
 	return l.Certs[max(i, 0)]
 }
 
-// listeners are by their hostnames. A request is for the most specific one alone.
+// listeners holds listeners by hostname. A request only uses the most specific one.
 type listeners struct {
 	exact, wildcard map[string]*Listener
 	every           *Listener
 }
 
-// WithListeners returns a table in which listeners come before everything else: what they have no rule for is answered
-// as by this table. No two have the same hostname.
+// WithListeners returns a table in which listeners take precedence. Requests without a matching rule in them use the
+// rules of t. The hostnames must be distinct.
 func (t *Table) WithListeners(all []*Listener) *Table {
 	next := *t
 	next.listeners = &listeners{exact: map[string]*Listener{}, wildcard: map[string]*Listener{}}

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Match is what a request must have beyond its host and path. The zero value accepts everything.
+// Match is the condition of a rule besides host and path. The zero value matches everything.
 type Match struct {
-	Method  string // empty: any
-	Headers []Pair // all of them
+	Method  string // empty matches any
+	Headers []Pair // all must match
 	Query   []Pair
 }
 
-// Pair is a name with the value that it must have.
+// Pair is a name with the required value.
 type Pair struct{ Name, Value string }
 
 func (m *Match) accepts(r Request) bool {
@@ -35,7 +35,7 @@ func (m *Match) accepts(r Request) bool {
 	return true
 }
 
-// weight is how specific a match is: of rules for the same path, the one with more conditions is asked first.
+// weight returns how specific a match is. Among rules for the same path, those with more conditions are checked first.
 func (m *Match) weight() int {
 	n := 100*len(m.Headers) + len(m.Query)
 	if m.Method != "" {
@@ -44,34 +44,34 @@ func (m *Match) weight() int {
 	return n
 }
 
-// Filters are what is done to a request and its answer on the way. A nil field does nothing.
+// Filters are the changes to a request and its response. A nil field changes nothing.
 type Filters struct {
-	Redirect *Redirect // answers in place of a backend
+	Redirect *Redirect // sent instead of forwarding to a backend
 	Rewrite  *Rewrite
 	Request  *Headers
 	Response *Headers
 }
 
-// Redirect sends the client elsewhere. Empty fields stay as in the request.
+// Redirect is a redirect of the client. Empty fields are taken from the request.
 type Redirect struct {
 	Scheme, Host string
 	Port         int
 	Path         string
-	Prefix       *Swap // where Path is empty
+	Prefix       *Swap // used if Path is empty
 	Code         int
 }
 
-// Rewrite changes what the backend is asked for. Empty fields stay.
+// Rewrite changes the request to the backend. Empty fields stay.
 type Rewrite struct {
 	Host, Path string
-	Prefix     *Swap // where Path is empty
+	Prefix     *Swap // used if Path is empty
 }
 
 // Swap replaces a prefix of a path, by segments, with another prefix. Neither ends in a slash. From has the form that
 // PlainPath returns, and To has the form that is sent.
 type Swap struct{ From, To string }
 
-// NewSwap returns the swap of the prefix that a rule has, in the form that the rule has it in.
+// NewSwap returns a swap of a rule's prefix. prefix has the form in which the rule is written.
 func NewSwap(prefix, to string) *Swap {
 	return &Swap{From: strings.TrimRight(declaredPath(prefix), "/"), To: strings.TrimRight(to, "/")}
 }
@@ -97,7 +97,7 @@ func (s *Swap) Of(sent []byte) (string, bool) {
 	return to, true
 }
 
-// Headers are the changes of a head.
+// Headers are changes of a message head.
 type Headers struct {
 	Set, Add []Pair
 	Remove   []string

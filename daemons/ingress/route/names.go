@@ -2,8 +2,8 @@ package route
 
 import "hash/maphash"
 
-// names is a map from hosts' names, or the paths of one host, that never changes. Another one with some changes shares
-// all but the parts in which these are, so that one change among many thousands costs little.
+// names is an immutable map from host names, or from the paths of one host. A changed copy shares all unchanged parts,
+// so that a single change among many thousands of names costs little.
 type names[T any] struct {
 	parts *[nameParts]map[string]*T
 	size  int
@@ -13,7 +13,7 @@ const nameParts = 256
 
 var nameSeed = maphash.MakeSeed()
 
-// of returns what a name has, nil for nothing.
+// of returns the value of a name, or nil.
 func (n names[T]) of(name string) *T {
 	if n.parts == nil {
 		return nil
@@ -21,7 +21,7 @@ func (n names[T]) of(name string) *T {
 	return n.parts[maphash.String(nameSeed, name)%nameParts][name]
 }
 
-// ofBytes is of, for a name that is about to be forgotten.
+// ofBytes is of without allocating a string.
 func (n names[T]) ofBytes(name []byte) *T {
 	if n.parts == nil {
 		return nil
@@ -29,7 +29,7 @@ func (n names[T]) ofBytes(name []byte) *T {
 	return n.parts[maphash.Bytes(nameSeed, name)%nameParts][string(name)]
 }
 
-// with returns names of which some have something else; nil for nothing.
+// with returns a copy with changes. A nil value removes a name.
 func (n names[T]) with(changes map[string]*T) names[T] {
 	if len(changes) == 0 {
 		return n

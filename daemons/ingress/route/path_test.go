@@ -21,7 +21,7 @@ func TestPathsAreComparedDecodedAndWithoutDots(t *testing.T) {
 	}
 }
 
-// A path that a rule has in its encoded form means the same as the decoded one, as clients send both.
+// A rule's encoded path has the same meaning as the decoded one. Clients send both forms.
 func TestRulesMatchInEncodedForm(t *testing.T) {
 	const exact, prefix = networkingv1.PathTypeExact, networkingv1.PathTypePrefix
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestPrefixesAreSwappedInThePathThatWasSent(t *testing.T) {
 	}
 }
 
-// Whatever clients send, a path with another prefix is below that prefix, and means what it meant.
+// For any request, a path with a replaced prefix stays below that prefix and keeps its meaning.
 func TestSwappedPathsStayBelowTheirPrefix(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent := "/shop" + rapid.StringOf(rapid.SampledFrom([]rune("/.%2Fea5Ess"))).Draw(t, "rest")

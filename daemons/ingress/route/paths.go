@@ -1,16 +1,16 @@
 package route
 
-// paths is a map from paths to the rules of each that never changes. One of many paths shares with the next all but
-// what is about paths that change: thousands of Ingresses may name one host.
+// paths is an immutable map from paths to their rules. A changed copy of a large one shares the unchanged parts,
+// because thousands of Ingresses may use one host.
 type paths struct {
-	few  map[string][]*Rule // nil when there are many
+	few  map[string][]*Rule // nil if many is used
 	many names[ruleList]
 }
 
 type ruleList []*Rule
 
-// manyPaths is how many paths are copied as one for a change. More are in parts, which cost a host of few paths more
-// than they spare.
+// manyPaths is up to how many paths are copied as a whole for a change. More are split into parts, which would not pay
+// off for few paths.
 const manyPaths = 64
 
 func (p *paths) of(path []byte) []*Rule {
@@ -25,7 +25,7 @@ func (p *paths) of(path []byte) []*Rule {
 
 func (p *paths) empty() bool { return len(p.few) == 0 && p.many.size == 0 }
 
-// with returns paths of which some have other rules; none for a path that goes.
+// with returns a copy with changed rules. A path without rules is removed.
 func (p paths) with(changes map[string][]*Rule) paths {
 	if len(changes) == 0 {
 		return p

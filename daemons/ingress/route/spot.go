@@ -6,12 +6,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
-// spot is what one rule of Ingresses is for: a path of a host, exact or with all below it, or what no path of the host
-// matches.
+// spot is where one Ingress rule applies: an exact path of a host, a path prefix, or the host's default backend.
 type spot struct {
 	host string
 	kind spotKind
-	path string // of a prefix without a slash at its end
+	path string // a prefix has no final slash
 }
 
 type spotKind uint8
@@ -32,13 +31,13 @@ func spotOf(host string, p path) spot {
 	return spot{host, below, strings.TrimRight(declaredPath(p.path), "/")}
 }
 
-// claim is what an Ingress wants at a spot.
+// claim is an Ingress that wants a spot.
 type claim struct {
 	of   *ingress
 	path path
 }
 
-// claim has an Ingress want what it wants now, no longer what it wanted before. Either may be nil.
+// claim replaces the claims of old by those of now. Either may be nil.
 func (b *Builder) claim(old, now *ingress) {
 	if old != nil {
 		for host, list := range old.hosts {
@@ -56,14 +55,14 @@ func (b *Builder) claim(old, now *ingress) {
 		for _, p := range list {
 			s := spotOf(host, p)
 			b.changed[s] = true
-			if _, there := b.bySpot[s][now.key]; !there { // of two for the same, the first counts
+			if _, there := b.bySpot[s][now.key]; !there { // of two equal paths in an Ingress, the first applies
 				put(b.bySpot, s, now.key, claim{now, p})
 			}
 		}
 	}
 }
 
-// oldest is whose a spot is: of Ingresses that want the same, the older one gets it. It is false when none wants it.
+// oldest returns the claim that gets a spot, which is that of the oldest Ingress. It returns false if there is none.
 func (b *Builder) oldest(s spot) (found claim, ok bool) {
 	for _, c := range b.bySpot[s] {
 		if !ok || older(c.of, found.of) < 0 {
@@ -73,7 +72,8 @@ func (b *Builder) oldest(s spot) (found claim, ok bool) {
 	return found, ok
 }
 
-// hosts makes hosts anew of which something has changed, by their names; nil for one that no Ingress has a rule for.
+// hosts returns the rebuilt hosts that have changed, by name. A nil value means that no Ingress has a rule for the
+// host.
 func (b *Builder) hosts() map[string]*host {
 	changes := map[string]*[below + 1]map[string][]*Rule{}
 	all := map[string]*host{}

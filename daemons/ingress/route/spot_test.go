@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever becomes of Ingresses that share hosts and paths, the table that follows them is the one that is made of what
-// there is.
+// After any changes of Ingresses with shared hosts and paths, the updated table equals a newly built one.
 func TestTablesThatFollowAreAsThoseMadeAnew(t *testing.T) {
 	lines := []string{
 		"a.example / Prefix one",
@@ -21,7 +20,7 @@ func TestTablesThatFollowAreAsThoseMadeAnew(t *testing.T) {
 		"- /x Prefix six",
 		"a.example /x ImplementationSpecific one",
 	}
-	var many []string // more than are copied as one
+	var many []string // more than manyPaths
 	for i := range manyPaths + 10 {
 		many = append(
 			many,

@@ -1,9 +1,9 @@
-// Package route decides which Ingress rule a request is for, which endpoints answer for a service, and which
-// certificate a connection is shown. It is plain values: a Builder is told of objects as they change and makes
-// immutable tables. Watching the API and passing requests on is for others.
+// Package route decides which rule applies to a request, which endpoints serve a backend, and which certificate a
+// client gets. It works on plain values: a Builder receives changed objects and builds immutable tables. Other packages
+// watch the API and forward requests.
 //
-// A rule has more than an Ingress can say (matches on headers, weights, filters): package gateway makes rules of
-// HTTPRoutes.
+// Rules have more features than an Ingress can express: matches on headers, weights and filters. Package gateway builds
+// such rules from HTTPRoutes.
 package route
 
 import (
@@ -14,72 +14,72 @@ import (
 	"time"
 )
 
-// Table says where requests go. It never changes; a Builder makes the next one.
+// Table decides where requests go. It is immutable; a Builder builds the next one.
 type Table struct {
-	exact    names[host] // by name, lower case
-	wildcard names[host] // by what follows the first label: "*.a.example" is at "a.example"
+	exact    names[host] // by name in lower case
+	wildcard names[host] // by the part after the first label: "*.a.example" is at "a.example"
 	every    *host       // rules without a host
 	certs    certificates
 
-	listeners *listeners // of Gateways, which come before all that; nil: none
+	listeners *listeners // of Gateways, which take precedence; nil for none
 }
 
-// host are the rules of one host name.
+// host holds the rules of one host name.
 type host struct {
 	exact  paths
-	prefix paths   // by path without a slash at its end; "" is every path
-	rest   []*Rule // default backends, for what no path matches
+	prefix paths   // by path without a final slash; "" for all paths
+	rest   []*Rule // default backends, for requests that match no path
 }
 
-// Request is what a rule may match beyond host and path.
+// Request provides the properties of a request that rules can match besides host and path.
 type Request interface {
 	Method() string
 	Header(name string) (value string, ok bool)
 	Query(name string) (value string, ok bool)
 }
 
-// Rule is one path of one host.
+// Rule is a rule for one path of one host.
 type Rule struct {
 	Source   Source
-	Path     string // as declared
+	Path     string // as written in the object
 	Match    Match
 	Filters  Filters
-	Backends []Weighted // none: nothing can answer
-	Missing  int        // status where the backend that is chosen is not there; zero: 503
+	Backends []Weighted // empty if there is nothing to forward to
+	Missing  int        // status if the selected backend does not exist; zero means 503
 	Policy   *Policy
-	// ToHTTPS sends plain requests to the same place over TLS.
+	// ToHTTPS redirects plaintext requests to the same URL with HTTPS.
 	ToHTTPS bool
-	// Counter is what the engine counts of this rule's source.
+	// Counter is the engine's counter of this rule's source.
 	Counter any
 }
 
-// Source is the object a rule is from, and the service that it names. It is the label of logs and metrics.
+// Source is the object of a rule and the service of its backend. It is the label of logs and metrics.
 type Source struct{ Namespace, Name, Service string }
 
-// Weighted is a backend and its share of the requests.
+// Weighted is a backend with its share of the requests.
 type Weighted struct {
-	Backend           *Backend // nil: what was asked for cannot be had, and its share of the requests fails
+	Backend           *Backend // nil if the backend is invalid; its share of the requests fails
 	Weight            int
-	Request, Response *Headers // in the place of the rule's; nil: those
+	Request, Response *Headers // replace the rule's changes; nil keeps those
 }
 
-// Policy is how requests of a rule are passed on.
+// Policy is how requests of a rule are forwarded.
 type Policy struct {
-	Connect, Read, Send time.Duration // to connect; between two reads and two writes
-	Total               time.Duration // from a request's head to the end of its answer; 0: any
-	MaxBody             int64         // bytes of a request's body; 0: any
-	MinRate             int64         // bytes of a request's body that come in a second; 0: any
+	Connect, Read, Send time.Duration // time limits: to connect, between two reads, between two writes
+	Total               time.Duration // time limit from the request head to the end of the response; 0: no limit
+	MaxBody             int64         // bytes of a request body; 0: no limit
+	MinRate             int64         // minimum rate of a request body in bytes per second; 0: no minimum
 	Protocol            Protocol      // of the backend
-	RedirectTLS         bool          // plain requests are redirected where the Ingress has TLS for the host
-	ForceTLS            bool          // and everywhere
-	Rewrite             string        // path that takes the place of the request's; empty: none
+	RedirectTLS         bool          // redirect plaintext requests if the Ingress has TLS for the host
+	ForceTLS            bool          // redirect plaintext requests always
+	Rewrite             string        // path that replaces the request's path; empty for none
 }
 
-// Find returns the rule for a request, or nil. host is the name without a port, path what comes before a query; both
-// are as the client sent them, but for letters of the host, which are lower case.
+// Find returns the rule for a request, or nil. name is the host in lower case without a port. path has the form of
+// PlainPath.
 //
-// The most specific host with a matching path counts, then the longest path, and an exact one before a prefix of the
-// same length. Default backends answer for what no path of any host matches.
+// The most specific host with a matching path takes precedence, then an exact path, then the longest prefix. Default
+// backends serve requests that match no path of any host.
 func (t *Table) Find(name, path []byte, r Request) *Rule {
 	if t.listeners != nil {
 		if l := t.listeners.find(name); l != nil {
@@ -129,7 +129,7 @@ func (h *host) find(path []byte, r Request) *Rule {
 	return first(h.prefix.of(nil), r)
 }
 
-// host is what the table has of a host by its name; nil for nothing.
+// host returns the rules of a host by name, or nil.
 func (t *Table) host(name string) *host {
 	if name == "" {
 		return t.every
@@ -149,7 +149,7 @@ func first(rules []*Rule, r Request) *Rule {
 	return nil
 }
 
-// Certificate returns what a client is shown that asks for a server by name; nil when there is none for it.
+// Certificate returns the certificate for a server name, or nil if there is none.
 func (t *Table) Certificate(server string) *tls.Certificate {
 	server = strings.ToLower(strings.TrimSuffix(server, "."))
 	if t.listeners == nil {

@@ -19,7 +19,7 @@ import (
 	"clusterctl/certs"
 )
 
-// targets are what a backend was told last.
+// targets records the last update of a backend.
 type targets struct {
 	list   []netip.AddrPort
 	told   int
@@ -29,7 +29,7 @@ type targets struct {
 func (t *targets) Update(list []netip.AddrPort) { t.list, t.told = list, t.told+1 }
 func (t *targets) Close()                       { t.closed = true }
 
-// request is what rules are asked with.
+// request is a Request with given properties.
 type request struct {
 	method  string
 	headers map[string]string
@@ -59,7 +59,7 @@ func newBuilder() *Builder {
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ingressOf makes an Ingress of lines "host path type service[:port]"; "-" is an empty field.
+// ingressOf returns an Ingress from lines of the form "host path type service[:port]". "-" is an empty field.
 func ingressOf(name string, age time.Duration, lines ...string) *networkingv1.Ingress {
 	in := &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{
@@ -111,7 +111,7 @@ func set(b *Builder, all ...*networkingv1.Ingress) {
 	}
 }
 
-// found is the service that a request goes to.
+// found returns the service to which a request goes.
 func found(t *Table, url string) string {
 	host, path, _ := strings.Cut(url, "/")
 	rule := t.Find([]byte(host), []byte("/"+path), request{})
@@ -130,7 +130,7 @@ func expect(t *testing.T, table *Table, want map[string]string) {
 	}
 }
 
-// The examples of the documentation of Ingress, "Path types" and "Hostname wildcards", a row each.
+// These are the examples in the Ingress documentation, sections "Path types" and "Hostname wildcards".
 func TestPathsAndHostsAreMatchedAsDocumented(t *testing.T) {
 	for _, c := range []struct {
 		kind, path, request string
@@ -197,7 +197,7 @@ func TestTheMostSpecificRuleWins(t *testing.T) {
 	expect(t, b.Table(), map[string]string{
 		"a.example/": "root", "a.example/x": "root", "a.example/foo": "exact", "a.example/foo/": "foo",
 		"a.example/foo/x":   "foo",
-		"a.example/foo/bar": "foobar", "a.example/foo/bar/baz": "foobar", // the host counts before the path
+		"a.example/foo/bar": "foobar", "a.example/foo/bar/baz": "foobar", // the host takes precedence over the path
 		"b.example/wild": "wild", "b.example/every": "every", "b.example/": "-", "c.other/every/x": "every",
 		"c.other/": "-",
 	})
@@ -281,7 +281,8 @@ func service(name string, ports ...corev1.ServicePort) *corev1.Service {
 	}
 }
 
-// sliceOf has endpoints "address[!][~]": not ready, ending and serving.
+// sliceOf returns a slice with endpoints in the form "address[!][~]": ! means not ready, ~ means terminating and
+// serving.
 func sliceOf(port string, number int32, endpoints ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		AddressType: discoveryv1.AddressTypeIPv4,
@@ -360,7 +361,7 @@ func TestEndpointsReachTheirBackendWithoutANewTable(t *testing.T) {
 	if got := fmt.Sprint(at.list); got != "[10.0.0.1:8080]" || b.Table() != table {
 		t.Errorf("%s; the table is the same: %v", got, b.Table() == table)
 	}
-	// An Ingress that changes keeps the backends that it had.
+	// A changed Ingress keeps its previous backends.
 	set(b, ingressOf("a", 0, "a.example /new Prefix web:http"))
 	if now := b.Table().Find([]byte("a.example"), []byte("/new"), request{}).Backends[0].Backend; now != backend ||
 		at.closed {
@@ -529,7 +530,7 @@ func TestBackendsThatCannotBeHadAreTold(t *testing.T) {
 	}
 }
 
-// Other kinds of routes match more than hosts and paths.
+// Routes of the Gateway API can match more than hosts and paths.
 func TestRulesOfOnePathAreAskedInTheOrderOfWhatTheyDemand(t *testing.T) {
 	rules := []*Rule{}
 	for _, r := range []*Rule{
@@ -550,7 +551,7 @@ func TestRulesOfOnePathAreAskedInTheOrderOfWhatTheyDemand(t *testing.T) {
 	}
 }
 
-// An endpoint or an Ingress that changes among 5,000 costs little.
+// BenchmarkChange measures a change of an endpoint or an Ingress among 5,000.
 func BenchmarkChange(b *testing.B) {
 	build := newBuilder()
 	for i := range 5000 {

@@ -10,11 +10,11 @@ import (
 	devicecel "k8s.io/dynamic-resource-allocation/cel"
 )
 
-// deviceFeatures are what expressions about devices may refer to: all that is stable or on by default.
+// deviceFeatures lists the features of expressions about devices: all that are stable or enabled by default.
 var deviceFeatures = devicecel.Features{EnableConsumableCapacity: true}
 
-// CheckDevice returns what is wrong with an expression that selects devices: it does not compile, comes to no boolean,
-// or could cost more than is allowed.
+// CheckDevice returns an error if an expression that selects devices does not compile, is not boolean, or may exceed
+// the cost limit.
 func CheckDevice(text string) error {
 	fresh := environment.NewExpressions
 	result := devicecel.GetCompiler(deviceFeatures).CompileCELExpression(text, devicecel.Options{EnvType: &fresh})
@@ -30,7 +30,7 @@ func CheckDevice(text string) error {
 // Device is an expression that selects devices.
 type Device struct{ compiled devicecel.CompilationResult }
 
-// CompileDevice compiles an expression as it is stored. Evaluating it is bounded by the documented cost.
+// CompileDevice compiles a stored expression. The documented cost limit bounds its evaluation.
 func CompileDevice(text string) (*Device, error) {
 	result := devicecel.GetCompiler(deviceFeatures).
 		CompileCELExpression(text, devicecel.Options{DisableCostEstimation: true})
@@ -40,7 +40,7 @@ func CompileDevice(text string) (*Device, error) {
 	return &Device{result}, nil
 }
 
-// Selects says whether a driver's device is selected.
+// Selects reports whether the expression selects a driver's device.
 func (d *Device) Selects(driver string, device *resourcev1.Device) (bool, error) {
 	selected, _, err := d.compiled.DeviceMatches(context.Background(), devicecel.Device{
 		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes,

@@ -1,6 +1,5 @@
-// Package expression compiles the CEL expressions that configurations of webhooks and
-// admission policies hold: what they may refer to, and what they must come to. When
-// they are evaluated, and what follows, is the API server's business.
+// Package expression compiles the CEL expressions in webhook configurations and admission policies, and checks their
+// variables and types. The API server evaluates them.
 package expression
 
 import (
@@ -12,20 +11,20 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// Text is an expression and the types that it may have.
+// Text is an expression with its permitted types.
 type Text struct {
 	Name       string // of a condition or variable; may be empty
 	Expression string
 	Types      []*cel.Type
 }
 
-// GetExpression implements the accessor of an expression.
+// GetExpression implements plugincel.ExpressionAccessor.
 func (t *Text) GetExpression() string { return t.Expression }
 
-// ReturnTypes implements the accessor of an expression.
+// ReturnTypes implements plugincel.ExpressionAccessor.
 func (t *Text) ReturnTypes() []*cel.Type { return t.Types }
 
-// GetName implements the accessor of a named expression.
+// GetName implements plugincel.NamedExpressionAccessor.
 func (t *Text) GetName() string { return t.Name }
 
 // Types that expressions may have.
@@ -36,7 +35,7 @@ var (
 	Anything     = []*cel.Type{cel.AnyType, cel.DynType}
 )
 
-// environments are made when first needed: clusters without expressions do not pay.
+// Environments are created on first use, so that clusters without expressions do not pay for them.
 var (
 	base = sync.OnceValue(func() *environment.EnvSet {
 		return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
@@ -44,10 +43,10 @@ var (
 	plain = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(base()) })
 )
 
-// conditions are what match conditions may refer to.
+// conditions holds the optional variables of match conditions.
 var conditions = plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 
-// CheckCondition returns what is wrong with a match condition of a webhook.
+// CheckCondition returns the error of a webhook's match condition.
 func CheckCondition(text string) error {
 	r := plain().CompileCELExpression(&Text{Expression: text, Types: Boolean}, conditions, environment.NewExpressions)
 	if r.Error != nil {
@@ -56,7 +55,7 @@ func CheckCondition(text string) error {
 	return nil
 }
 
-// Conditions compiles the match conditions of a webhook; nil for none.
+// Conditions compiles the match conditions of a webhook. It returns nil if there are none.
 func Conditions(list []admissionregistrationv1.MatchCondition) plugincel.ConditionEvaluator {
 	if len(list) == 0 {
 		return nil
@@ -69,16 +68,16 @@ func Conditions(list []admissionregistrationv1.MatchCondition) plugincel.Conditi
 	return plugincel.NewCondition(compiled)
 }
 
-// Scope compiles the expressions of one policy, which share its variables. Expressions
-// see the variables that were declared before them.
+// Scope compiles the expressions of one policy, which share its variables. An expression can use the variables that
+// were declared before it.
 type Scope struct {
 	*plugincel.CompositedCompiler
 	declared plugincel.OptionalVariableDeclarations
 	mode     environment.Type
 }
 
-// NewScope returns the scope of a policy. What is being written is compiled as fresh:
-// what is stored may use what fresh ones may not yet, so that servers can be rolled back.
+// NewScope returns the scope of a policy. fresh means that the policy is being written. Stored expressions may use
+// features that fresh ones may not use yet, so that servers can be rolled back.
 func NewScope(params, patches, fresh bool) (*Scope, error) {
 	c, err := plugincel.NewCompositedCompiler(base())
 	if err != nil {
@@ -99,7 +98,7 @@ func NewScope(params, patches, fresh bool) (*Scope, error) {
 	return s, nil
 }
 
-// Declare adds a variable; an error says what is wrong with it.
+// Declare adds a variable. It returns an error if the expression is invalid.
 func (s *Scope) Declare(name, text string) error {
 	d := s.declared
 	d.HasPatchTypes = false
@@ -109,14 +108,14 @@ func (s *Scope) Declare(name, text string) error {
 	return nil
 }
 
-// Check returns what is wrong with an expression of a type.
+// Check returns the error of an expression that must have one of types.
 func (s *Scope) Check(text string, types []*cel.Type, authorizer bool) error {
 	d := s.declared
 	d.HasAuthorizer, d.HasPatchTypes = authorizer, false
 	return s.check(&Text{Expression: text, Types: types}, d)
 }
 
-// CheckPatch returns what is wrong with an expression that makes a patch.
+// CheckPatch returns the error of an expression that creates a patch.
 func (s *Scope) CheckPatch(accessor plugincel.ExpressionAccessor) error {
 	return s.check(accessor, s.declared)
 }
@@ -128,8 +127,7 @@ func (s *Scope) check(accessor plugincel.ExpressionAccessor, d plugincel.Optiona
 	return nil
 }
 
-// Evaluator compiles expressions that are evaluated one after the other. Those that are
-// empty come to nothing.
+// Evaluator compiles expressions that are evaluated in order. Empty expressions yield empty results.
 func (s *Scope) Evaluator(texts []*Text, authorizer bool) plugincel.ConditionEvaluator {
 	d := s.declared
 	d.HasAuthorizer, d.HasPatchTypes = authorizer, false
@@ -142,7 +140,7 @@ func (s *Scope) Evaluator(texts []*Text, authorizer bool) plugincel.ConditionEva
 	return s.CompileCondition(list, d, s.mode)
 }
 
-// Mutation compiles an expression that makes a patch.
+// Mutation compiles an expression that creates a patch.
 func (s *Scope) Mutation(accessor plugincel.ExpressionAccessor) plugincel.MutatingEvaluator {
 	return s.CompileMutatingEvaluator(accessor, s.declared, s.mode)
 }

@@ -9,19 +9,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Others are the objects beside a claim of devices that say what it takes of quotas. Without them, it takes the devices
-// of its classes alone.
+// Others looks up the objects that determine what a ResourceClaim uses of quotas, besides the claim itself. Without
+// them, only the devices of its classes count.
 type Others struct {
-	// Class returns a class of devices, nil if there is none of that name.
+	// Class returns a device class, or nil.
 	Class func(name string) *resourcev1.DeviceClass
-	// Pod returns a pod, nil if there is none of that name.
+	// Pod returns a pod, or nil.
 	Pod func(namespace, name string) *corev1.Pod
-	// Claims are all claims of devices of a namespace.
+	// Claims returns all ResourceClaims of a namespace.
 	Claims func(namespace string) []*resourcev1.ResourceClaim
 }
 
-// extendedUsage adds the extended resources that the classes of a claim's devices stand for. What a pod takes of them
-// itself is not taken once more by the claim that was made for it.
+// extendedUsage adds the extended resources that the classes of a claim's devices provide. Amounts that the claim's pod
+// requests itself are not counted twice.
 func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now time.Time, with Others) {
 	if with.Class == nil {
 		return
@@ -34,7 +34,7 @@ func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now tim
 		}
 		is := with.Class(class)
 		if is == nil || is.Spec.ExtendedResourceName == nil {
-			continue // claims of a class that stands for no resource are bounded by their devices
+			continue // the class provides no resource; only its devices count
 		}
 		taken[corev1.ResourceName(requests+resourcev1.ResourceDeviceClassPrefix+class)] = amount
 		taken[corev1.ResourceName(requests+*is.Spec.ExtendedResourceName)] = amount
@@ -55,9 +55,9 @@ func extendedUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList, now tim
 	}
 }
 
-// asker returns the pod for whose extended resources a claim was made, nil if it was made for none. Of several claims
-// that say so, the one counts that the pod names, or else the first: who may write claims must not have devices without
-// taking of the quota.
+// asker returns the pod for whose extended resources a claim was created, or nil. If several claims refer to the pod,
+// only the claim that the pod's status names counts, or else the oldest. Otherwise users could get devices without
+// using quota, by creating such claims.
 func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
 	owner := owningPod(c)
 	if owner == nil || with.Pod == nil {
@@ -81,7 +81,7 @@ func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
 		if of == nil || of.UID != owner.UID {
 			continue
 		}
-		// One that is being created has no time yet, and is the last.
+		// A claim that is being created has no timestamp yet, and is the newest.
 		earlier := c.CreationTimestamp.IsZero() && !other.CreationTimestamp.IsZero() ||
 			other.CreationTimestamp.Before(&c.CreationTimestamp)
 		if earlier || other.CreationTimestamp.Equal(&c.CreationTimestamp) && other.Name < c.Name {
@@ -91,7 +91,8 @@ func asker(c *resourcev1.ResourceClaim, with Others) *corev1.Pod {
 	return pod
 }
 
-// owningPod refers to the pod for whose extended resources a claim says that it was made.
+// owningPod returns the owner reference of a claim that, by its annotation, was created for a pod's extended resources.
+// It returns nil for other claims.
 func owningPod(c *resourcev1.ResourceClaim) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(c)
 	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" || owner == nil || owner.Kind != "Pod" ||

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a claim of devices takes of the extended resources that their class stands for, beside what the pod takes that
-// it was made for.
+// The test covers what a ResourceClaim uses of the extended resource of its class, in addition to the requests of its
+// pod.
 func TestDevicesTakeOfTheResourceThatTheirClassStandsFor(t *testing.T) {
 	asks := pod(
 		list("example.com/gpu", "2"),

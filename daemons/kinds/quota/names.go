@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The resources whose objects take more than their number.
+// Resources for which quotas count more than the number of objects.
 var (
 	pods     = schema.GroupResource{Resource: "pods"}
 	services = schema.GroupResource{Resource: "services"}
@@ -24,8 +24,8 @@ const (
 	hugePages = corev1.ResourceHugePagesPrefix
 )
 
-// Counted are the resources whose objects take of the thing with a name in spec.hard; none if no objects take of it.
-// Extended resources are taken by pods that ask for them, and as devices by claims.
+// Counted returns the resources whose objects use the item named name in spec.hard. It returns none if no objects do.
+// Extended resources are used by pods that request them, and as devices by ResourceClaims.
 func Counted(name corev1.ResourceName) []schema.GroupResource {
 	one := func(gr schema.GroupResource, ok bool) []schema.GroupResource {
 		if !ok {
@@ -72,13 +72,12 @@ func Counted(name corev1.ResourceName) []schema.GroupResource {
 	return one(pods, strings.HasPrefix(text, hugePages))
 }
 
-// computed says whether pods request a resource that every node has.
+// computed reports whether a resource is cpu, memory or ephemeral storage.
 func computed(r corev1.ResourceName) bool {
 	return r == corev1.ResourceCPU || r == corev1.ResourceMemory || r == corev1.ResourceEphemeralStorage
 }
 
-// extended says whether a resource is one that only some nodes have, such as example.com/gpu, or stands for a class of
-// devices.
+// extended reports whether a resource is an extended resource, such as example.com/gpu, or stands for a device class.
 func extended(r corev1.ResourceName) bool {
 	if class, ok := strings.CutPrefix(string(r), resourcev1.ResourceDeviceClassPrefix); ok {
 		return class != ""

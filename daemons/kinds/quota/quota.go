@@ -1,6 +1,5 @@
-// Package quota says what objects take of the things that ResourceQuotas bound, and which
-// objects a quota is about. The API server, which refuses, and the controller, which shows
-// what is used, decide by it alike. It adds up what it is given and finds no objects itself.
+// Package quota computes what objects use of ResourceQuotas, and which objects a quota covers. The API server enforces
+// quotas with it, and the controller reports usage with it. It gets all objects from its callers.
 package quota
 
 import (
@@ -10,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Charge is what an object of a resource takes of the things that a quota bounds at a
-// time; nil if the quota is not about it.
+// Charge returns what an object uses of a quota at a time. It returns nil if the quota does not cover the object.
 func Charge(q *corev1.ResourceQuota, of schema.GroupResource, obj any, now time.Time, with Others) corev1.ResourceList {
 	if !Covers(q, obj) {
 		return nil
@@ -34,7 +32,7 @@ func Add(sum, more corev1.ResourceList) {
 	}
 }
 
-// Same says whether two charges are the same amounts.
+// Same reports whether two charges are the same amounts.
 func Same(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return false

@@ -57,7 +57,8 @@ func ptr[T any](v T) *T { return &v }
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// S12: what objects take of a quota.
+// The test covers what objects use of a quota.
+// Proves S12.
 func TestWhatAnObjectTakes(t *testing.T) {
 	going := func(after time.Duration) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -160,7 +161,8 @@ func TestNothingTakesOfNamesThatMeanNothing(t *testing.T) {
 	}
 }
 
-// S12: a scope chooses what a quota is about.
+// A scope selects the objects that a quota covers.
+// Proves S12.
 func TestAScopeChooses(t *testing.T) {
 	ended, high := func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr(int64(9)) },
 		func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }

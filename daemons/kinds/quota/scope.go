@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/kinds"
 )
 
-// Covers says whether a quota's scopes mean an object. A scope chooses among pods, or
-// among claims by their attributes class; of other kinds it means none.
+// Covers reports whether a quota's scopes include an object. A scope selects pods, or claims by their
+// VolumeAttributesClass. It includes no objects of other kinds.
 func Covers(q *corev1.ResourceQuota, obj any) bool {
 	for _, s := range q.Spec.Scopes {
 		if !within(
@@ -57,7 +57,7 @@ func within(r corev1.ScopedResourceSelectorRequirement, obj any) bool {
 	return false
 }
 
-// named says whether a requirement is met by a name, which may be empty.
+// named reports whether a name, which may be empty, satisfies a requirement.
 func named(r corev1.ScopedResourceSelectorRequirement, name string) bool {
 	switch r.Operator {
 	case corev1.ScopeSelectorOpIn:
@@ -72,8 +72,8 @@ func named(r corev1.ScopedResourceSelectorRequirement, name string) bool {
 	return false
 }
 
-// attributed says whether one of the classes that a claim has, wants, or is being changed
-// to meets a requirement: while it changes, it counts for both.
+// attributed reports whether one of the VolumeAttributesClasses of a claim satisfies a requirement. During a change,
+// both the old and the new class count.
 func attributed(r corev1.ScopedResourceSelectorRequirement, c *corev1.PersistentVolumeClaim) bool {
 	classes := map[string]bool{}
 	add := func(name *string) {
@@ -97,7 +97,7 @@ func attributed(r corev1.ScopedResourceSelectorRequirement, c *corev1.Persistent
 	return false
 }
 
-// looksAcross says whether a pod wants to be near or far from pods of other namespaces.
+// looksAcross reports whether a pod has affinity or anti-affinity terms for other namespaces.
 func looksAcross(a *corev1.Affinity) bool {
 	across := func(required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) bool {
 		term := func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil }
@@ -122,8 +122,8 @@ func looksAcross(a *corev1.Affinity) bool {
 			)
 }
 
-// Missing says what a pod's containers must be told for a quota to count them: the requests
-// and limits of cpu and memory that it bounds and that neither container nor pod has.
+// Missing returns the requests and limits that a pod must set because the quota limits them: those of cpu and memory
+// that neither the container nor the pod sets.
 func Missing(q *corev1.ResourceQuota, pod *corev1.Pod) []string {
 	without := map[corev1.ResourceName][]string{}
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {

@@ -13,8 +13,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Usage is what one object of a resource takes of each thing that quotas can bound, at a
-// time. What is not of a type that is known here is one of its kind.
+// Usage returns what an object uses of each item that quotas can limit, at a time. Objects of unknown types count as
+// one object of their resource.
 func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.ResourceList {
 	out := corev1.ResourceList{corev1.ResourceName(counts + of.String()): number(1)}
 	switch o := obj.(type) {
@@ -34,7 +34,7 @@ func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.
 		extendedUsage(o, out, now, with)
 		return out
 	}
-	// The oldest kinds are bounded by their bare names, too, whatever is known of them.
+	// The oldest kinds can also be limited by their bare names.
 	if named := Counted(corev1.ResourceName(of.Resource)); len(named) == 1 && named[0] == of && of != pods &&
 		of != services &&
 		of != claims {
@@ -45,8 +45,8 @@ func Usage(of schema.GroupResource, obj any, now time.Time, with Others) corev1.
 
 func number(n int64) quantity.Quantity { return *quantity.NewQuantity(n, quantity.DecimalSI) }
 
-// running says whether a pod takes of what nodes have: it has not ended, and if it was to
-// end, that time has not passed. An unreachable node's pods do not hold a quota for good.
+// running reports whether a pod uses resources: it has not ended, and its deletion is not overdue. Otherwise pods of an
+// unreachable node would use the quota for ever.
 func running(p *corev1.Pod, now time.Time) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return false
@@ -54,7 +54,7 @@ func running(p *corev1.Pod, now time.Time) bool {
 	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil {
 		return true
 	}
-	// The timestamp has the grace period in it; upstream adds it once more, which is kept.
+	// The timestamp already includes the grace period. Upstream adds it again, and so does this.
 	return now.Before(p.DeletionTimestamp.Add(api.Seconds(*p.DeletionGracePeriodSeconds)))
 }
 
@@ -88,8 +88,8 @@ func serviceUsage(s *corev1.Service, out corev1.ResourceList) {
 	}
 }
 
-// nodePorts counts those that a load balancer has or is about to be given: unless it wants
-// none, one for each port.
+// nodePorts counts the node ports of a load balancer, including those that are about to be allocated: one per port,
+// unless allocation is disabled.
 func nodePorts(s *corev1.Service) (n int64) {
 	given := s.Spec.AllocateLoadBalancerNodePorts == nil || *s.Spec.AllocateLoadBalancerNodePorts
 	for _, port := range s.Spec.Ports {
@@ -103,10 +103,10 @@ func nodePorts(s *corev1.Service) (n int64) {
 func claimUsage(c *corev1.PersistentVolumeClaim, out corev1.ResourceList) {
 	storage := c.Spec.Resources.Requests[corev1.ResourceStorage]
 	if allocated, ok := c.Status.AllocatedResources[corev1.ResourceStorage]; ok && allocated.Cmp(storage) > 0 {
-		storage = allocated // what it grew to is given back when that is known to have failed
+		storage = allocated // released only once the expansion is known to have failed
 	}
 	storage = storage.DeepCopy()
-	storage.RoundUp(0) // a part of a byte is one
+	storage.RoundUp(0) // round up to a whole byte
 	class, older := c.Annotations[corev1.BetaStorageClassAnnotation]
 	if !older && c.Spec.StorageClassName != nil {
 		class = *c.Spec.StorageClassName
@@ -118,7 +118,7 @@ func claimUsage(c *corev1.PersistentVolumeClaim, out corev1.ResourceList) {
 	}
 }
 
-// deviceUsage counts the devices of each class that a claim can be given at most.
+// deviceUsage counts, by class, the maximum number of devices that a claim can get.
 func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
 	most := func(mode resourcev1.DeviceAllocationMode, count int64) int64 {
 		if mode == resourcev1.DeviceAllocationModeAll {
@@ -138,7 +138,7 @@ func deviceUsage(c *resourcev1.ResourceClaim, out corev1.ResourceList) {
 			)
 			continue
 		}
-		// One of these is chosen: of each class, the greediest counts.
+		// One of the subrequests is chosen: the largest counts for each class.
 		greediest := corev1.ResourceList{}
 		for _, sub := range r.FirstAvailable {
 			name, n := corev1.ResourceName(sub.DeviceClassName+devicesOf), number(most(sub.AllocationMode, sub.Count))

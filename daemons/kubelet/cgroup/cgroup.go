@@ -1,6 +1,5 @@
-// Package cgroup makes the control groups that pods live in, on version 1 (a tree
-// per controller) and version 2 (one tree), and says what they are called. Containers'
-// own groups are the runtime's.
+// Package cgroup creates the cgroups of pods and returns their names. It supports cgroup version 1, which has one tree
+// per controller, and version 2, which has a single tree. The runtime creates the containers' own cgroups.
 package cgroup
 
 import (
@@ -21,16 +20,16 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// Manager makes and removes pods' groups.
+// Manager creates and removes the cgroups of pods.
 type Manager struct {
-	Mount string // /sys/fs/cgroup unless given
-	Root  string // below which kubepods is; / unless given
+	Mount string // default /sys/fs/cgroup
+	Root  string // parent of the kubepods cgroup; default /
 }
 
-// PodsName is the group of all pods below Root.
+// PodsName is the name of the cgroup of all pods, below Root.
 const PodsName = "kubepods"
 
-// Parent returns the cgroup parent of a pod in the notation that CRI wants.
+// Parent returns the cgroup of a pod in the notation of CRI's cgroup_parent.
 func (m *Manager) Parent(p *corev1.Pod) string {
 	class := strings.ToLower(string(pod.QOS(p)))
 	if class == "guaranteed" {
@@ -39,7 +38,7 @@ func (m *Manager) Parent(p *corev1.Pod) string {
 	return filepath.Join("/", m.Root, PodsName, class, "pod"+string(p.UID))
 }
 
-// Setup makes the groups of all pods and of the quality classes.
+// Setup creates the cgroup of all pods and the cgroup of the BestEffort class.
 func (m *Manager) Setup(all Limits) error {
 	base := filepath.Join("/", m.Root, PodsName)
 	if err := m.Make(base, all); err != nil {
@@ -48,13 +47,13 @@ func (m *Manager) Setup(all Limits) error {
 	return m.Make(filepath.Join(base, "besteffort"), Limits{CPUShares: pod.MinShares})
 }
 
-// Burstable gives the burstable pods as a class what they request together, so that beside guaranteed pods they get
-// their share.
+// Burstable sets the CPU shares of the Burstable class to the sum of its pods' requests, so that they get their share
+// besides guaranteed pods.
 func (m *Manager) Burstable(shares int64) error {
 	return m.Make(filepath.Join("/", m.Root, PodsName, "burstable"), Limits{CPUShares: shares})
 }
 
-// Make makes a group (given by its path from the tree's root) with its limits.
+// Make creates a cgroup with its limits. path is relative to the root of the tree.
 func (m *Manager) Make(path string, l Limits) error {
 	trees, unified, err := m.trees()
 	if err != nil {
@@ -91,7 +90,7 @@ func (m *Manager) mount() string {
 	return m.Mount
 }
 
-// trees returns the trees of version 1, or that there is one of version 2.
+// trees returns the controller trees of version 1, or reports that the machine uses the unified tree of version 2.
 func (m *Manager) trees() (trees []string, unified bool, err error) {
 	if _, err := os.Stat(filepath.Join(m.mount(), "cgroup.controllers")); err == nil {
 		return nil, true, nil
@@ -102,8 +101,7 @@ func (m *Manager) trees() (trees []string, unified bool, err error) {
 	}
 	for _, e := range entries {
 		dir := filepath.Join(m.mount(), e.Name())
-		// Links are second names of a tree that is there as well; the unified tree of a
-		// mixed machine has no controllers to use.
+		// Symbolic links are aliases of other trees. The unified tree of a hybrid machine has no usable controllers.
 		if !e.IsDir() || e.Name() == "unified" {
 			continue
 		}
@@ -117,8 +115,8 @@ func (m *Manager) trees() (trees []string, unified bool, err error) {
 	return trees, false, nil
 }
 
-// allTrees returns every tree in which a pod can have a group: on a mixed machine
-// the runtime makes one in the unified tree too.
+// allTrees returns every tree in which a pod can have a cgroup. On a hybrid machine, the runtime also creates one in
+// the unified tree.
 func (m *Manager) allTrees() ([]string, error) {
 	trees, unified, err := m.trees()
 	if err != nil {
@@ -138,8 +136,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// makeIn makes a path in a tree of version 1. A cpuset is unusable until it has
-// been given its parent's CPUs and memory nodes.
+// makeIn creates a path in a tree of version 1. A cpuset cgroup is unusable until it has CPUs and memory nodes, so
+// makeIn copies those of the parent.
 func makeIn(tree, path string) error {
 	at := tree
 	for _, part := range strings.Split(strings.Trim(path, "/"), "/") {
@@ -214,9 +212,8 @@ func Weight(shares int64) int64 {
 
 func put(path, value string) error { return os.WriteFile(path, []byte(value), 0o644) }
 
-// Remove removes a pod's group and what is left below it. A process that is in there
-// still is no container's that the runtime knows of, and is killed: a runtime that
-// was cut short leaves some.
+// Remove removes a pod's cgroup and all cgroups below it. It kills the processes that are still in them. An interrupted
+// runtime can leave such processes behind, which belong to no container that it knows.
 func (m *Manager) Remove(path string) error {
 	trees, err := m.allTrees()
 	if err != nil {
@@ -241,7 +238,7 @@ func removeTree(dir string) error {
 			}
 		}
 	}
-	// The kernel lets go of a group's last process a moment after its end.
+	// The kernel releases a cgroup shortly after its last process has ended.
 	for wait := time.Millisecond; ; wait *= 2 {
 		err = os.Remove(dir)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -257,7 +254,7 @@ func removeTree(dir string) error {
 	}
 }
 
-// killAll kills the processes of a group.
+// killAll kills the processes in a cgroup.
 func killAll(dir string) error {
 	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -265,7 +262,7 @@ func killAll(dir string) error {
 	}
 	var failures []error
 	for _, word := range strings.Fields(string(procs)) {
-		// One that this process cannot see is shown as 0, which would be kill's word for its own group.
+		// A process in another PID namespace is shown as 0, which kill would treat as its own process group.
 		if id, err := strconv.Atoi(word); err == nil && id > 1 {
 			if err := syscall.Kill(id, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				failures = append(failures, fmt.Errorf("kill process %d in %s: %w", id, dir, err))
@@ -275,7 +272,7 @@ func killAll(dir string) error {
 	return errors.Join(failures...)
 }
 
-// Pods returns the uids of the pods that have a group.
+// Pods returns the path of each pod's cgroup by pod UID.
 func (m *Manager) Pods() (map[string]string, error) {
 	trees, err := m.allTrees()
 	if err != nil {
@@ -296,8 +293,7 @@ func (m *Manager) Pods() (map[string]string, error) {
 	return found, nil
 }
 
-// MemoryInUse returns what of the machine's memory is in use and cannot be had
-// back at once, and all of it.
+// MemoryInUse returns the machine's memory that is in use and not immediately reclaimable, and the total, in bytes.
 func MemoryInUse() (used, total int64, err error) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

@@ -29,7 +29,7 @@ func asking(uid, request, limit string, static bool) *corev1.Pod {
 	return p
 }
 
-// tree is what the kernel shows of a tree of version 1 or 2, as plain files.
+// tree creates the files that the kernel shows for a tree of version 1 or 2.
 func tree(t *testing.T, unified bool, groups ...string) string {
 	t.Helper()
 	mount := t.TempDir()
@@ -85,7 +85,7 @@ func TestPodsGetTheShareOfCPUThatTheyRequestS25(t *testing.T) {
 	}
 }
 
-// Beside guaranteed pods, the class of burstable ones gets what these request together, as they come and go.
+// The Burstable class has the sum of its pods' CPU requests as its weight, as pods come and go.
 func TestBurstablePodsTogetherGetWhatTheyRequestS25(t *testing.T) {
 	for _, unified := range []bool{false, true} {
 		m := &Manager{Mount: tree(t, unified, "kubepods", "kubepods/burstable", "kubepods/besteffort")}

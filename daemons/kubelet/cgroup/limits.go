@@ -10,17 +10,17 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// Limits are what a group may use at most; zero is no limit.
+// Limits are the limits of a cgroup. Zero means no limit.
 type Limits struct {
 	CPUShares   int64
-	CPUQuota    int64 // microseconds of each pod.CPUPeriod
+	CPUQuota    int64 // microseconds per pod.CPUPeriod
 	MemoryLimit int64 // bytes
 	Pids        int64
-	// Bytes that are never reclaimed, or last, on version 2.
+	// These are the bytes that are never reclaimed and the bytes that are reclaimed last. They need version 2.
 	MemoryMin, MemoryLow int64
 }
 
-// Or returns limits that leave room for what either allows.
+// Or returns limits that are wide enough for both l and other.
 func (l Limits) Or(other Limits) Limits {
 	wider := func(a, b int64) int64 {
 		if a == 0 || b == 0 {
@@ -35,7 +35,7 @@ func (l Limits) Or(other Limits) Limits {
 	}
 }
 
-// BurstableShares returns what those of the given pods that are burstable request together.
+// BurstableShares returns the CPU shares of the sum of the CPU requests of the burstable pods among the given pods.
 func BurstableShares(pods []*corev1.Pod) int64 {
 	sum := int64(0)
 	for _, p := range pods {
@@ -47,8 +47,8 @@ func BurstableShares(pods []*corev1.Pod) int64 {
 	return pod.CPUShares(*apiresource.NewMilliQuantity(sum, apiresource.DecimalSI))
 }
 
-// requests returns what a pod requests. What a manifest on the machine limits and does not request, it requests as
-// well: the API server says so for other pods.
+// requests returns a pod's resource requests. A static pod has the limit as its request if it has no request. For other
+// pods, the API server sets this default.
 func requests(p *corev1.Pod) corev1.ResourceList {
 	if !pod.Static(p) {
 		return resource.PodRequests(p, resource.PodResourcesOptions{})
@@ -70,8 +70,8 @@ func requests(p *corev1.Pod) corev1.ResourceList {
 	return resource.PodRequests(p, resource.PodResourcesOptions{})
 }
 
-// Reserved returns the bytes of a pod's memory that are never reclaimed, and those that are reclaimed last: the memory
-// requests of a guaranteed pod and of a burstable pod.
+// Reserved returns the protected memory of a pod in bytes: least is never reclaimed and is the request of a guaranteed
+// pod; low is reclaimed last and is the request of a burstable pod.
 func Reserved(p *corev1.Pod) (least, low int64) {
 	memory := requests(p)[corev1.ResourceMemory]
 	switch pod.QOS(p) {
@@ -92,7 +92,7 @@ func ForPod(p *corev1.Pod) Limits {
 		cpu = cpu && !c.Resources.Limits.Cpu().IsZero()
 		memory = memory && !c.Resources.Limits.Memory().IsZero()
 	}
-	if r := p.Spec.Resources; r != nil { // the pod's own limits hold for all of its containers together
+	if r := p.Spec.Resources; r != nil { // pod-level limits apply to all containers together
 		cpu = cpu || !r.Limits.Cpu().IsZero()
 		memory = memory || !r.Limits.Memory().IsZero()
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Unified reports whether the machine has version 2 of control groups alone, and so what only that has.
+// Unified reports whether the machine uses only cgroup version 2, and thus has its features.
 func (m *Manager) Unified() bool {
 	_, unified, err := m.trees()
 	return err == nil && unified
@@ -23,7 +23,7 @@ func (m *Manager) Protect(guaranteed, burstable int64) error {
 	return errors.Join(protect(pods, guaranteed, burstable), protect(filepath.Join(pods, "burstable"), 0, burstable))
 }
 
-// protect writes how much memory of a group of version 2 is protected.
+// protect writes the protected memory of a version 2 cgroup, in bytes.
 func protect(dir string, least, low int64) error {
 	return errors.Join(put(filepath.Join(dir, "memory.min"), strconv.FormatInt(least, 10)),
 		put(filepath.Join(dir, "memory.low"), strconv.FormatInt(low, 10)))

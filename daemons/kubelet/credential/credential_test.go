@@ -162,7 +162,7 @@ func TestAPluginThatFailsGivesNothingAndShowsNoPassword(t *testing.T) {
 	}
 }
 
-// A pod that is deleted ends, however long the program thinks that another pod is waiting for.
+// A deleted pod stops waiting for a plugin that is running for another pod.
 func TestAPodThatIsGivenUpDoesNotWaitForAPlugin(t *testing.T) {
 	n, _ := provide(t, "exec sleep 30", "matchImages: [registry.io]\ndefaultCacheDuration: 1m")
 	name := parse(t, "registry.io/app")

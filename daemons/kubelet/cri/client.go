@@ -17,23 +17,23 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// How long the runtime has to answer: questions, changes, and what has to fetch or
-// to wait has its own time on top.
+// These constants limit the calls to the runtime: queries, changes and image pulls, and the size of a response. Calls
+// that wait for a container get the waiting time on top.
 const (
 	askTime    = 20 * time.Second
 	changeTime = 2 * time.Minute
 	pullTime   = 30 * time.Minute
 	maxMessage = 16 << 20
-	listenTime = time.Second // in which the runtime has begun to listen to its own events
+	listenTime = time.Second // after which the runtime is assumed to deliver events
 )
 
-// ErrNoMetrics is returned by a runtime that does not measure its containers by itself.
+// ErrNoMetrics is returned if the runtime does not provide pod metrics.
 var ErrNoMetrics = errors.New("the runtime has no metrics of pods")
 
-// ErrNoEvents says that the runtime does not tell of changes by itself.
+// ErrNoEvents is returned if the runtime does not provide container events.
 var ErrNoEvents = errors.New("the runtime has no container events")
 
-// Client speaks CRI v1 to the runtime at a socket. Every call is bounded.
+// Client is a client of CRI v1 over a unix socket. Every call has a time limit, except Events.
 type Client struct {
 	conn   *grpc.ClientConn
 	run    runtime.RuntimeServiceClient
@@ -42,8 +42,8 @@ type Client struct {
 
 var _ Service = (*Client)(nil)
 
-// Dial returns a client of the runtime at an endpoint (unix:///path). It connects
-// when first used and again whenever the runtime was restarted.
+// Dial returns a client for the runtime at an endpoint (unix:///path). It connects at the first call, and reconnects
+// after the runtime was restarted.
 func Dial(endpoint string) (*Client, error) {
 	path, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok {
@@ -70,15 +70,15 @@ func Dial(endpoint string) (*Client, error) {
 	return &Client{conn, runtime.NewRuntimeServiceClient(conn), runtime.NewImageServiceClient(conn)}, nil
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// IsNotFound reports whether the runtime does not know what it was asked about.
+// IsNotFound reports whether the runtime responded that the object does not exist.
 func IsNotFound(err error) bool {
 	return status.Code(errors.Unwrap(err)) == codes.NotFound || status.Code(err) == codes.NotFound
 }
 
-// Message returns the runtime's own words of an error.
+// Message returns the runtime's error message without the context that the client added.
 func Message(err error) string {
 	var s interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &s) {
@@ -87,7 +87,7 @@ func Message(err error) string {
 	return err.Error()
 }
 
-// call makes one bounded call and says in its error what was attempted.
+// call makes one call with a time limit. Its error states what was attempted.
 func call[Q, A any](
 	ctx context.Context,
 	d time.Duration,
@@ -104,9 +104,8 @@ func call[Q, A any](
 	return a, nil
 }
 
-// whole makes one bounded call that is not cut short when its caller is not interested
-// any more: a runtime that is told to stop in the middle of making something can leave
-// processes that it does not know of.
+// whole makes one call with a time limit that is not canceled together with ctx. A runtime that is canceled while it
+// creates something can leave processes behind that it does not know.
 func whole[Q, A any](
 	ctx context.Context,
 	d time.Duration,
@@ -121,7 +120,7 @@ func whole[Q, A any](
 	return call(context.WithoutCancel(ctx), d, what, f, q)
 }
 
-// gone turns "not found" into success: what should go is gone.
+// gone turns a "not found" error into success, for deletions.
 func gone(err error) error {
 	if err != nil && IsNotFound(err) {
 		return nil
@@ -381,7 +380,7 @@ func (c *Client) Events(ctx context.Context, seen func(string)) error {
 	if err != nil {
 		return fmt.Errorf("watch container events: %w", err)
 	}
-	// The runtime says nothing before there is news, not even that it listens.
+	// The runtime sends nothing before the first event, not even a confirmation that it listens.
 	listens := time.AfterFunc(listenTime, func() { seen("") })
 	defer listens.Stop()
 	for {

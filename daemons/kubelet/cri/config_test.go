@@ -26,7 +26,7 @@ func TestReferencesAreExpanded(t *testing.T) {
 	}
 }
 
-// A sub-path of a variable without a value would be another directory, or the whole volume.
+// With an empty variable, a sub-path would be another directory or the whole volume.
 func TestAPathOfMissingVariablesIsRefused(t *testing.T) {
 	env := []*runtime.KeyValue{{Key: "A", Value: []byte("1")}, {Key: "EMPTY"}}
 	for in, want := range map[string]string{
@@ -104,7 +104,7 @@ func TestResolverFollowsThePolicyS31(t *testing.T) {
 }
 
 func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
-	long := strings.Repeat("a234567890.", 22) // 242 characters
+	long := strings.Repeat("a234567890.", 22) // characters
 	var many, large []string
 	for i := range 40 {
 		many = append(many, fmt.Sprintf("s%d.example", i))
@@ -117,7 +117,7 @@ func TestAPodSaysWhatItsResolverDoesNotRead(t *testing.T) {
 		config   corev1.PodDNSConfig
 		servers  int
 		searches int
-		omitted  []string // how each message begins and ends
+		omitted  []string // prefix and suffix of each message
 	}{
 		{"as many as there can be", corev1.PodDNSConfig{Nameservers: []string{"10.0.0.2", "10.0.0.3"},
 			Searches: many[:32]}, 2, 32, nil},
@@ -243,8 +243,8 @@ func TestSandboxSharesWhatThePodWants(t *testing.T) {
 	}
 }
 
-// What a pod says of groups and of SELinux holds for its sandbox as for its containers, of which each may say something
-// else.
+// The supplemental groups and SELinux options of a pod apply to its sandbox and its containers. A container can
+// override them.
 func TestGroupsAndLabelsOfAPodAreItsSandboxesS23(t *testing.T) {
 	strict, label := corev1.SupplementalGroupsPolicyStrict, func(level string) *corev1.SELinuxOptions {
 		return &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: level}

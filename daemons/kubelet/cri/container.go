@@ -10,14 +10,14 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// Inside is what a container gets from outside its specification.
+// Inside holds the parts of a container's configuration that do not come from its spec.
 type Inside struct {
 	Attempt uint32
 	Env     []*runtime.KeyValue
 	Mounts  []*runtime.Mount
-	Image   *runtime.Image    // what its image was found to be
-	Devices []string          // CDI ids
-	Volumes []*runtime.Device // which are devices
+	Image   *runtime.Image    // the resolved image
+	Devices []string          // CDI device names
+	Volumes []*runtime.Device // block volumes
 }
 
 // Container returns the configuration of one container of a pod.
@@ -151,8 +151,7 @@ func containerSecurity(
 	return s, nil
 }
 
-// What of /proc and /sys a container should not see or change: the set that
-// container runtimes agree on.
+// These are the paths below /proc and /sys that containers must not see or change. All container runtimes use this set.
 var (
 	maskedPaths = []string{
 		"/proc/acpi",
@@ -183,7 +182,7 @@ func groups(p *corev1.Pod) []int64 {
 	return all
 }
 
-// seccomp names a profile as the runtime wants it: one of the node's by its full path.
+// seccomp returns a profile in CRI's form. A Localhost profile gets its full path on the node.
 func seccomp(place Place, p *corev1.SeccompProfile) *runtime.SecurityProfile {
 	s := profile(p.Type, p.LocalhostProfile)
 	if s.LocalhostRef != "" {

@@ -11,21 +11,22 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Resolver is what the node's pods resolve names with.
+// Resolver holds the node's DNS settings from which pods' resolver configurations are made.
 type Resolver struct {
-	Cluster []string           // addresses of the cluster's name server
+	Cluster []string           // addresses of the cluster's DNS servers
 	Domain  string             // cluster.local
-	Host    *runtime.DNSConfig // what the node itself uses
+	Host    *runtime.DNSConfig // the node's own resolver configuration
 }
 
-// Bounds of what resolvers read.
+// These constants are the limits of common resolver libraries.
 const (
 	maxServers     = 3
 	maxSearches    = 32
-	maxSearchChars = 2048 // with a space between
+	maxSearchChars = 2048 // including a space between each two
 )
 
-// For returns the resolver configuration of a pod by its DNS policy, and what of it had to be left out.
+// For returns the resolver configuration of a pod according to its DNS policy, and the entries that were omitted
+// because of the limits.
 func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 	host := r.Host
 	if host == nil {
@@ -88,7 +89,7 @@ func (r Resolver) For(p *corev1.Pod) (d *runtime.DNSConfig, omitted []string) {
 	return d, omitted
 }
 
-// fit returns the search paths that are domains and fit together, from the first on.
+// fit returns the leading search paths that fit the limits. It skips paths that are too long for a domain name.
 func fit(searches []string) []string {
 	fitting, chars := []string{}, 0
 	for _, s := range searches {

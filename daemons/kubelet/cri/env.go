@@ -22,8 +22,8 @@ type Objects interface {
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 }
 
-// Env returns a container's environment: the services', then envFrom, then env,
-// with $(NAME) expanded from what stands before.
+// Env returns a container's environment: the services' variables, then envFrom, then env. It expands $(NAME) with
+// variables that come before.
 func Env(
 	ctx context.Context,
 	p *corev1.Pod,
@@ -100,7 +100,7 @@ func envSource(
 	return data, nil
 }
 
-// missing forgives what is optional and not there.
+// missing returns nil if err is "not found" and the reference is optional. Otherwise it returns err.
 func missing(err error, optional *bool) error {
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil
@@ -149,8 +149,8 @@ func envValue(
 	return "", false, errors.New("a variable's source is of a type that is not supported")
 }
 
-// ServiceEnv returns the variables by which a pod finds the services of its
-// namespace (unless it does not want them) and the API server.
+// ServiceEnv returns the environment variables for the API server and the services of the pod's namespace. It omits the
+// latter if the pod disables service links.
 func ServiceEnv(p *corev1.Pod, services []*corev1.Service) []*runtime.KeyValue {
 	links := p.Spec.EnableServiceLinks == nil || *p.Spec.EnableServiceLinks
 	chosen := map[string]*corev1.Service{}
@@ -208,8 +208,7 @@ func expandAll(list []string, values map[string]string) []string {
 	return out
 }
 
-// expand replaces $(NAME) by its value; a name without one stays as it stands, and
-// $$ is a dollar sign.
+// expand replaces $(NAME) with the variable's value. An unknown name is left unchanged, and $$ becomes a dollar sign.
 func expand(s string, values map[string]string) string {
 	return replace(s, func(name string) string {
 		if v, ok := values[name]; ok {
@@ -219,7 +218,7 @@ func expand(s string, values map[string]string) string {
 	})
 }
 
-// replace replaces $(NAME) by what of says of the name.
+// replace replaces $(NAME) with the result of of(NAME), and $$ with a dollar sign.
 func replace(s string, of func(name string) string) string {
 	if !strings.Contains(s, "$") {
 		return s
@@ -259,8 +258,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// ExpandPath replaces $(NAME) in a path by the variables of an environment. It fails where one has no value: the path
-// would lead somewhere else.
+// ExpandPath replaces $(NAME) in a path with variables of an environment. It returns an error if a variable is missing
+// or empty, because the path would point to another place.
 func ExpandPath(path string, env []*runtime.KeyValue) (string, error) {
 	values := make(map[string]string, len(env))
 	for _, kv := range env {

@@ -9,17 +9,18 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// Memory is how containers use memory on a node with version 2 of control groups.
+// Memory holds the memory settings of containers on a node with cgroup version 2.
 type Memory struct {
 	KillGroup bool // kill all processes of a container when it is out of memory
 	Reserve   bool // protect memory requests, according to the pod's QoS class
 	// Throttle is the fraction of the memory between request and limit above which a container is throttled. 0 disables
 	// throttling.
 	Throttle    float64
-	Allocatable int64 // bytes; the limit of containers without one
+	Allocatable int64 // bytes; serves as the limit of containers without one
 }
 
-// Files returns what the runtime writes into files of a container's group; nil for a node with version 1. See
+// Files returns the contents of cgroup files that the runtime writes for a container, by file name. It returns nil for
+// a node with cgroup version 1. See
 // https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#memory-qos-with-cgroup-v2.
 func (m *Memory) Files(p *corev1.Pod, spec *corev1.Container) map[string]string {
 	if m == nil {

@@ -17,16 +17,16 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// Observer reads pods' state from the runtime. What cannot change any more (an
-// exited container) is asked once.
+// Observer reads the state of pods from the runtime. It reads an exited container only once, because its state no
+// longer changes.
 type Observer struct {
 	Runtime Runtime
 	// Message returns a container's termination message; nil leaves messages out.
 	Message func(s *runtime.ContainerStatus) string
 }
 
-// Pod returns the sandboxes and containers of one pod, newest first. exited holds
-// what earlier calls found exited, and is kept up to date.
+// Pod returns the sandboxes and containers of one pod, newest first. exited caches the exited containers between calls,
+// and is updated.
 func (o Observer) Pod(
 	ctx context.Context,
 	uid string,
@@ -150,8 +150,8 @@ func stamp(nanos int64) time.Time {
 
 const maxMessageBytes = 4096
 
-// TerminationMessage reads the file that a container may have left its last words
-// in and, where the policy says so and the container failed, the end of its log.
+// TerminationMessage returns the content of a container's termination message file. If the file is empty, the policy
+// allows it and the container failed, it returns the end of the log.
 func TerminationMessage(s *runtime.ContainerStatus, tail func(path string, lines, bytes int) string) string {
 	path := s.Annotations[annotationMessagePath]
 	for _, m := range s.Mounts {
@@ -169,7 +169,7 @@ func TerminationMessage(s *runtime.ContainerStatus, tail func(path string, lines
 }
 
 func readTail(path string, limit int64) ([]byte, error) {
-	// A link or a pipe may be in the file's place when it came with a volume.
+	// The container could have replaced the file by a link or a pipe if it is on a volume.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -188,5 +188,5 @@ func readTail(path string, limit int64) ([]byte, error) {
 	return data[:n], nil
 }
 
-// Restarts returns an attempt number as the annotation that upstream keeps it in.
+// restarts returns an attempt number in the form of upstream's restart count annotation.
 func restarts(attempt uint32) string { return strconv.FormatUint(uint64(attempt), 10) }

@@ -1,6 +1,5 @@
-// Package cri is the kubelet's edge towards the container runtime: CRI v1 over a
-// unix socket, and the translation of a pod's specification into what CRI is asked
-// for. What is asked when is decided in daemons/kubelet/pod.
+// Package cri is the kubelet's interface to the container runtime: CRI v1 over a unix socket, and the translation of
+// pod specs into CRI requests. Package daemons/kubelet/pod decides when to send which request.
 package cri
 
 import (
@@ -11,13 +10,13 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Runtime is the part of CRI's RuntimeService that the kubelet uses. Client is the
-// real one; package hollow has one that only pretends.
+// Runtime is the part of CRI's RuntimeService that the kubelet uses. Client is the real implementation. Package hollow
+// has a simulated one.
 type Runtime interface {
 	Version(ctx context.Context) (*runtime.VersionResponse, error)
-	// Status says how the runtime is, and what it and its handlers can do.
+	// Status returns the state of the runtime, and the features of the runtime and its handlers.
 	Status(ctx context.Context) (*runtime.StatusResponse, error)
-	// RecursiveReadOnly says whether a handler's containers can have mounts that are read-only all the way down.
+	// RecursiveReadOnly reports whether a handler supports recursive read-only mounts.
 	RecursiveReadOnly(ctx context.Context, handler string) (bool, error)
 
 	RunPodSandbox(ctx context.Context, config *runtime.PodSandboxConfig, handler string) (id string, err error)
@@ -33,13 +32,13 @@ type Runtime interface {
 		box *runtime.PodSandboxConfig,
 	) (id string, err error)
 	StartContainer(ctx context.Context, id string) error
-	// StopContainer waits for the container's end, for at most grace before it is killed.
+	// StopContainer stops a container and waits until it has ended. The container is killed after grace.
 	StopContainer(ctx context.Context, id string, grace time.Duration) error
 	RemoveContainer(ctx context.Context, id string) error
 	ListContainers(ctx context.Context, filter *runtime.ContainerFilter) ([]*runtime.Container, error)
 	ContainerStatus(ctx context.Context, id string) (*runtime.ContainerStatus, error)
 
-	// UpdateContainerResources changes the CPU and memory of a container that runs.
+	// UpdateContainerResources changes the CPU and memory of a running container.
 	UpdateContainerResources(ctx context.Context, id string, resources *runtime.LinuxContainerResources) error
 
 	ExecSync(
@@ -58,15 +57,15 @@ type Runtime interface {
 	// PodMetrics returns the pod metrics that have cAdvisor's names, and their descriptions. It returns ErrNoMetrics if
 	// the runtime does not provide them.
 	PodMetrics(ctx context.Context) ([]*runtime.MetricDescriptor, []*runtime.PodSandboxMetrics, error)
-	// Events calls seen with the uid of every pod of which a container or sandbox
-	// changed, and with "" once it listens: what changed before, nobody was told.
-	// It returns when the stream ends, with ErrNoEvents when the runtime has none.
+	// Events calls seen with the pod UID for each change of a container or sandbox. It calls seen with "" once it
+	// listens, because earlier changes were not reported. It returns when the stream ends, with ErrNoEvents if the
+	// runtime has no events.
 	Events(ctx context.Context, seen func(podUID string)) error
 }
 
 // Images is the part of CRI's ImageService that the kubelet uses.
 type Images interface {
-	// ImageStatus returns nil without an error for an image that is not there.
+	// ImageStatus returns nil without an error if the image does not exist.
 	ImageStatus(ctx context.Context, image string) (*runtime.Image, error)
 	PullImage(
 		ctx context.Context,
@@ -79,15 +78,14 @@ type Images interface {
 	ImageFsInfo(ctx context.Context) ([]*runtime.FilesystemUsage, error)
 }
 
-// Service is a runtime and its images.
+// Service combines the runtime and image services.
 type Service interface {
 	Runtime
 	Images
 	io.Closer
 }
 
-// Labels by which sandboxes and containers are found again: upstream's, which
-// crictl and log collectors read.
+// These labels identify sandboxes and containers. They are upstream's, because crictl and log collectors read them.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -98,6 +96,6 @@ const (
 	annotationRestarts    = "io.kubernetes.container.restartCount"
 	annotationMessagePath = "io.kubernetes.container.terminationMessagePath"
 	annotationPolicy      = "io.kubernetes.container.terminationMessagePolicy"
-	// AnnotationGrace keeps a pod's grace period for when the API no longer has the pod.
+	// AnnotationGrace records a pod's grace period. It is needed when the API no longer has the pod.
 	AnnotationGrace = "io.kubernetes.pod.terminationGracePeriod"
 )

@@ -12,18 +12,18 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// LogRoot is where the logs of all pods are.
+// LogRoot is the directory of the logs of all pods.
 const LogRoot = "/var/log/pods"
 
-// Place is what a pod's sandbox and containers need to know of the node.
+// Place holds the node's settings for a pod's sandbox and containers.
 type Place struct {
-	LogRoot      string // LogRoot unless given
-	CgroupParent string // of this pod
-	Hostname     string // of the pod
+	LogRoot      string // default LogRoot
+	CgroupParent string // cgroup of the pod
+	Hostname     string // host name of the pod
 	DNS          *runtime.DNSConfig
-	Memory       int64   // of the machine, bytes
-	Unified      *Memory // how containers use it; nil with version 1 of control groups
-	SeccompRoot  string  // directory that Localhost profiles are in
+	Memory       int64   // memory of the machine in bytes
+	Unified      *Memory // memory settings; nil with cgroup version 1
+	SeccompRoot  string  // directory of Localhost profiles
 }
 
 // LogDir returns the directory of a pod's logs.
@@ -120,7 +120,8 @@ func sandboxSecurity(p *corev1.Pod, place Place) *runtime.LinuxSandboxSecurityCo
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		s.Privileged = s.Privileged || privileged(c.SecurityContext)
 	}
-	for _, c := range p.Spec.EphemeralContainers { // they come later, and each brings the sandbox's configuration along
+	// Ephemeral containers are added later, with the same sandbox configuration.
+	for _, c := range p.Spec.EphemeralContainers {
 		s.Privileged = s.Privileged || privileged(c.SecurityContext)
 	}
 	sc := p.Spec.SecurityContext
@@ -163,8 +164,7 @@ func namespaces(p *corev1.Pod) *runtime.NamespaceOption {
 	return n
 }
 
-// podResources are what the pod as a whole asks for, for runtimes that size the
-// sandbox by it.
+// podResources returns the resources of the whole pod, for runtimes that size the sandbox by them.
 func podResources(p *corev1.Pod) *runtime.LinuxContainerResources {
 	requests := resource.PodRequests(p, resource.PodResourcesOptions{ExcludeOverhead: true})
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{ExcludeOverhead: true})
@@ -178,7 +178,7 @@ func overhead(p *corev1.Pod) *runtime.LinuxContainerResources {
 	return resources(p.Spec.Overhead, p.Spec.Overhead)
 }
 
-// Resources returns the CPU and memory of a container as CRI wants them.
+// Resources returns the CPU and memory of a container in CRI's form.
 func Resources(r corev1.ResourceRequirements) *runtime.LinuxContainerResources {
 	size := pod.SizeOf(r)
 	return &runtime.LinuxContainerResources{

@@ -14,8 +14,8 @@ import (
 	"k8s.io/kubelet/pkg/apis/dra-health/v1alpha1"
 )
 
-// Times of health: how long a driver's word holds that does not say so itself, and at most; and how long is waited
-// before one that said nothing more is asked again.
+// usualHold is how long a health report is valid without its own timeout, and mostHold is the longest validity.
+// firstWait and lastWait are the shortest and longest delay before reconnecting to a driver after its stream has ended.
 const (
 	usualHold = 30 * time.Second
 	mostHold  = 24 * time.Hour
@@ -23,27 +23,27 @@ const (
 	lastWait  = time.Minute
 )
 
-// mostDevices is of how many devices of a driver the last word is kept that it does not name any more.
+// mostDevices limits the devices per driver whose last report is kept after the driver stopped listing them.
 const mostDevices = 16384
 
-// health is what drivers say of their devices.
+// health holds the drivers' reports about their devices.
 type health struct {
 	mu  sync.Mutex
 	all map[string]map[place]condition // by driver
 }
 
-// place is where a driver has a device.
+// place identifies a device of a driver.
 type place struct{ pool, device string }
 
-// condition is what a driver said of a device, and until when that holds.
+// condition is the last report about a device, and until when it is valid.
 type condition struct {
 	status  corev1.ResourceHealthStatus
 	message string
 	until   time.Time
 }
 
-// tell takes in what a driver says of all its devices, and reports whether that is another thing than before. Of a
-// device that it does not name any more its last word holds until it runs out.
+// tell records a driver's report about all its devices, and reports whether it changes anything. A device that the
+// report no longer lists keeps its last condition until that expires.
 func (h *health) tell(driver string, devices []*healthv1.DeviceHealth, now time.Time) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,7 +76,7 @@ func (h *health) tell(driver string, devices []*healthv1.DeviceHealth, now time.
 	return changed
 }
 
-// hold is how long what is said of a device holds from now on.
+// hold returns how long a report about a device is valid from now on.
 func hold(d *healthv1.DeviceHealth, now time.Time) time.Duration {
 	most := usualHold
 	if s := d.GetHealthCheckTimeoutSeconds(); s > 0 {
@@ -88,7 +88,7 @@ func hold(d *healthv1.DeviceHealth, now time.Time) time.Duration {
 	return most
 }
 
-// shortened is a driver's message as long as the API takes it.
+// shortened returns a driver's message cut to the length that the API allows.
 func shortened(message string) string {
 	message = strings.ToValidUTF8(message, "�")
 	if len(message) <= corev1.ResourceHealthMessageMaxLength {
@@ -101,7 +101,7 @@ func shortened(message string) string {
 	return message[:cut] + "..."
 }
 
-// expire forgets what does not hold any more, and returns the drivers that had said it.
+// expire removes conditions that are no longer valid. It returns the drivers that had reported them.
 func (h *health) expire(now time.Time) (drivers []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +122,7 @@ func (h *health) expire(now time.Time) (drivers []string) {
 	return drivers
 }
 
-// of is what holds of a device.
+// of returns the current condition of a device, or Unknown.
 func (h *health) of(driver, pool, device string, now time.Time) (corev1.ResourceHealthStatus, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,12 +132,12 @@ func (h *health) of(driver, pool, device string, now time.Time) (corev1.Resource
 	return corev1.ResourceHealthStatusUnknown, ""
 }
 
-// Health is what a driver said last of a device, with its message, as long as that holds.
+// Health returns the last reported condition of a device with its message while it is valid, or Unknown.
 func (r *Registry) Health(driver, pool, device string) (corev1.ResourceHealthStatus, string) {
 	return r.health.of(driver, pool, device, time.Now())
 }
 
-// follow takes in what a plugin says of its devices until ctx ends.
+// follow records a plugin's health reports until ctx ends. It stops if the plugin does not implement the service.
 func (r *Registry) follow(ctx context.Context, driver string, p *plugin) {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		said, err := r.listen(ctx, driver, p)
@@ -161,7 +161,7 @@ func (r *Registry) follow(ctx context.Context, driver string, p *plugin) {
 	}
 }
 
-// listen takes in one stream, and reports whether anything came by it.
+// listen records the reports of one stream. It reports whether the stream delivered any.
 func (r *Registry) listen(ctx context.Context, driver string, p *plugin) (said bool, err error) {
 	var client healthv1.DRAResourceHealthClient
 	if p.health == v1alpha1.DRAResourceHealthService {

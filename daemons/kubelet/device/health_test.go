@@ -35,7 +35,8 @@ func said(
 	return d
 }
 
-// What a driver said of a device holds as long as it says, from when it looked; what runs out is unknown, and told.
+// A health report is valid for its timeout, starting when the driver checked the device. Expired health is unknown,
+// which is reported as a change.
 func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 	const healthy, unhealthy = healthv1.HealthStatus_HEALTHY, healthv1.HealthStatus_UNHEALTHY
 	now := time.Unix(10_000, 0)
@@ -84,7 +85,7 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 	} {
 		check(fmt.Sprint(c.device, " after ", c.at), is(c.device, after(c.at)), c.want)
 	}
-	// One that is not named any more keeps what was said; another driver's is another's.
+	// A device that is no longer listed keeps its last health. Other drivers are not affected.
 	if !h.tell("driver", []*healthv1.DeviceHealth{said("a", unhealthy, "", time.Time{}, 0)}, after(time.Second)) {
 		t.Error("a device that is not healthy any more is no news")
 	}
@@ -109,7 +110,7 @@ func TestWhatADriverSaysOfADeviceHoldsForATime(t *testing.T) {
 	}
 }
 
-// sayer is a driver that says how its devices are.
+// sayer is a driver that reports the health of its devices.
 type sayer struct {
 	healthv1.UnimplementedDRAResourceHealthServer
 	say chan []*healthv1.DeviceHealth
@@ -134,8 +135,7 @@ func (s *sayer) NodeWatchResources(
 	}
 }
 
-// A container's status names each device that it has, by claim and request, with what its driver says of it, in
-// whichever version.
+// A container's status has the health of each of its devices, by claim and request, for each version of the health API.
 func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 	for _, service := range []string{healthv1.DRAResourceHealthService, v1alpha1.DRAResourceHealthService, ""} {
 		t.Run("by "+service, func(t *testing.T) {
@@ -193,10 +193,10 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 			wants(container(""), "claim:mine: "+first+" Healthy "+second+" Unhealthy too hot")
 			wants(container("gpu"), "claim:mine/gpu: "+first+" Healthy")
 			wants(container("nic"), "claim:mine/nic: "+second+" Unhealthy too hot")
-			s.say <- nil // and is asked again
+			s.say <- nil // the kubelet watches the driver again
 			s.say <- []*healthv1.DeviceHealth{said("d0", healthv1.HealthStatus_UNHEALTHY, "", time.Time{}, 3600)}
 			wants(container("gpu"), "claim:mine/gpu: "+first+" Unhealthy")
-			// What it has by an extended resource is told by the claim that was made for that.
+			// A device of an extended resource is reported under the claim that was created for it.
 			pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "c",
 				RequestMappings: []corev1.ContainerExtendedResourceRequest{
 					{ContainerName: "x", ResourceName: "example.com/gpu", RequestName: "gpu"},
@@ -214,7 +214,7 @@ func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 	}
 }
 
-// A driver that names other devices all the time fills no memory.
+// A driver that keeps naming other devices does not grow the memory without limit.
 func TestDevicesThatAreNotNamedAnyMoreAreNotKeptWithoutBounds(t *testing.T) {
 	h, now := &health{}, time.Unix(10_000, 0)
 	for i := range 40 {

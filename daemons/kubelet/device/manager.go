@@ -1,6 +1,7 @@
-// Package device has drivers on this machine prepare the devices of pods' claims before containers start, and take that
-// back when the pods have ended. What is prepared is kept in a file, so that another life of the kubelet takes it back.
-// Which devices a claim has was decided by the scheduler; when to prepare is left to the kubelet.
+// Package device asks the drivers on this machine to prepare the devices of pods' claims before containers start. It
+// asks them to unprepare the devices after the pods have ended. It records the prepared claims in a file, so that a
+// restarted kubelet unprepares them. The scheduler has decided which devices a claim gets; the kubelet decides when to
+// prepare.
 package device
 
 import (
@@ -21,18 +22,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Timeout bounds one call of a driver.
+// Timeout limits one call to a driver.
 const Timeout = 45 * time.Second
 
-// Plugins are the drivers of this machine.
+// Plugins calls the drivers of this machine.
 type Plugins interface {
-	// Prepare has a driver prepare claims; what it has prepared is by their UIDs, and so is what went wrong with them.
+	// Prepare asks a driver to prepare claims. It returns the prepared devices and the errors by claim UID.
 	Prepare(ctx context.Context, driver string, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error)
-	// Unprepare takes that back. A claim that the driver knows nothing of is no error.
+	// Unprepare reverses Prepare. A claim that the driver does not know is not an error.
 	Unprepare(ctx context.Context, driver string, claim Claim) error
 }
 
-// Claim names a claim.
+// Claim identifies a claim.
 type Claim struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -41,37 +42,36 @@ type Claim struct {
 
 // Device is a prepared device.
 type Device struct {
-	Requests []string `json:"requests,omitempty"` // of the claim; none: all
+	Requests []string `json:"requests,omitempty"` // names of the claim's requests; none means all
 	Pool     string   `json:"pool,omitempty"`
 	Device   string   `json:"device,omitempty"`
-	CDI      []string `json:"cdi,omitempty"` // ids of the Container Device Interface
+	CDI      []string `json:"cdi,omitempty"` // device names of the Container Device Interface
 }
 
-// Manager prepares claims once, however many pods use them.
+// Manager prepares each claim once, even if several pods use it.
 type Manager struct {
-	Dir     string  // where the record is kept
-	Plugins Plugins // nil: only pretends
+	Dir     string  // directory of the record
+	Plugins Plugins // nil on simulated nodes
 	Read    func(ctx context.Context, namespace, name string) (*resourcev1.ResourceClaim, error)
-	// Health is what a driver said last of a device, with its message, as long as that holds; nil: nobody says
-	// anything.
+	// Health returns the last reported health of a device with its message. Nil means that health is unknown.
 	Health func(driver, pool, device string) (corev1.ResourceHealthStatus, string)
 
-	saving sync.Mutex // the record is written once at a time
-	mu     sync.Mutex // guards what follows
+	saving sync.Mutex // serializes writes of the record
+	mu     sync.Mutex // guards the fields that follow
 	all    map[types.UID]*prepared
 }
 
-// prepared is what is known of a claim: whom it is for, and by which drivers something was or may have been prepared.
+// prepared is the state of a claim: the pods that use it, and the drivers that have prepared it or may have.
 type prepared struct {
 	Claim
 	Pods    []types.UID         `json:"pods"`
 	Drivers map[string][]Device `json:"drivers"`
-	Done    bool                `json:"done"` // every driver has answered well
+	Done    bool                `json:"done"` // every driver has prepared the claim
 
-	turn sync.Mutex // is held while drivers are asked about the claim; taken before Manager.mu
+	turn sync.Mutex // held during calls to drivers about the claim; locked before Manager.mu
 }
 
-// Load reads the record of the last life.
+// Load reads the record of the previous kubelet.
 func (m *Manager) Load() error {
 	all, err := readRecord(filepath.Join(m.Dir, recordName))
 	if err != nil {
@@ -83,8 +83,8 @@ func (m *Manager) Load() error {
 	return nil
 }
 
-// Prepare has all claims of a pod prepared. It can be repeated. Drivers are asked side by side, and a pod waits for
-// others only where it shares a claim with them.
+// Prepare prepares all claims of a pod. It can be repeated. Drivers are called in parallel. A pod waits for another pod
+// only if both use the same claim.
 func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	if m.ready(pod) {
 		return nil
@@ -101,7 +101,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 		}
 		mine = append(mine, m.note(pod.UID, claim))
 	}
-	// Everybody takes turns in the same order, so that no two wait for each other.
+	// Lock in a fixed order to prevent deadlocks.
 	slices.SortFunc(mine, func(a, b *prepared) int { return cmp.Compare(a.UID, b.UID) })
 	mine = slices.Compact(mine)
 	byDriver := map[string][]*prepared{}
@@ -119,12 +119,12 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	if len(byDriver) == 0 {
 		return m.save()
 	}
-	// What may be prepared has to be taken back whatever happens now.
+	// Record the claims first: whatever a driver may have prepared must be unprepared later.
 	if err := m.save(); err != nil {
 		return err
 	}
 	var asking sync.WaitGroup
-	var errs []error // by m.mu
+	var errs []error // guarded by m.mu
 	failed := map[*prepared]bool{}
 	for driver, claims := range byDriver {
 		asking.Go(func() {
@@ -156,7 +156,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(append(errs, m.save())...)
 }
 
-// ready says whether all claims of a pod are prepared for it.
+// ready reports whether all claims of a pod are prepared for it.
 func (m *Manager) ready(pod *corev1.Pod) bool {
 	have := map[string]bool{}
 	m.mu.Lock()
@@ -173,10 +173,10 @@ func (m *Manager) ready(pod *corev1.Pod) bool {
 // use is a claim that a pod uses.
 type use struct {
 	claim string
-	own   bool // it was made for the pod
+	own   bool // it was created for the pod
 }
 
-// usesOf are the claims that a pod uses: those that its entries stand for, and the one for its extended resources.
+// usesOf returns the claims that a pod uses: those of spec.resourceClaims, and the one for its extended resources.
 func usesOf(pod *corev1.Pod) ([]use, error) {
 	var out []use
 	for i := range pod.Spec.ResourceClaims {
@@ -214,7 +214,7 @@ func (m *Manager) ask(
 	return m.Plugins.Prepare(ctx, driver, asked)
 }
 
-// claim reads a claim of a pod, which must have its devices and be reserved for the pod.
+// claim reads a claim of a pod. It returns an error unless the claim is allocated and reserved for the pod.
 func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, u use) (*resourcev1.ResourceClaim, error) {
 	name := u.claim
 	claim, err := m.Read(ctx, pod.Namespace, name)
@@ -254,7 +254,7 @@ func (m *Manager) claim(ctx context.Context, pod *corev1.Pod, u use) (*resourcev
 	return claim, nil
 }
 
-// nameOf is the claim that a pod's entry stands for; empty: none is needed.
+// nameOf returns the name of the claim for an entry of a pod. It returns "" if the entry needs no claim.
 func nameOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (string, error) {
 	if c.ResourceClaimName != nil {
 		return *c.ResourceClaimName, nil
@@ -270,7 +270,7 @@ func nameOf(pod *corev1.Pod, c *corev1.PodResourceClaim) (string, error) {
 	return "", fmt.Errorf("pod %s/%s: claim %s: ResourceClaim not created yet", pod.Namespace, pod.Name, c.Name)
 }
 
-// note writes down that a pod uses a claim.
+// note records that a pod uses a claim.
 func (m *Manager) note(pod types.UID, claim *resourcev1.ResourceClaim) *prepared {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -291,8 +291,8 @@ func (m *Manager) note(pod types.UID, claim *resourcev1.ResourceClaim) *prepared
 	return one
 }
 
-// Unprepare says that a pod uses its claims no more. Those that no pod uses are taken back by their drivers. It can be
-// repeated, and for pods without claims it does nothing.
+// Unprepare removes a pod from its claims, and unprepares the claims that no other pod uses. It can be repeated. It
+// does nothing for pods without claims.
 func (m *Manager) Unprepare(ctx context.Context, pod types.UID) error {
 	mine := m.of(pod)
 	if len(mine) == 0 {
@@ -305,7 +305,7 @@ func (m *Manager) Unprepare(ctx context.Context, pod types.UID) error {
 	return errors.Join(append(errs, m.save())...)
 }
 
-// leave says that a pod uses a claim no more.
+// leave removes a pod from a claim. The last pod unprepares it.
 func (m *Manager) leave(ctx context.Context, one *prepared, pod types.UID) error {
 	one.turn.Lock()
 	defer one.turn.Unlock()
@@ -325,13 +325,13 @@ func (m *Manager) leave(ctx context.Context, one *prepared, pod types.UID) error
 	return nil
 }
 
-// takeBack has all drivers of a claim take it back. The claim's turn is held.
+// takeBack asks all drivers of a claim to unprepare it. The caller holds the claim's turn.
 func (m *Manager) takeBack(ctx context.Context, one *prepared) error {
 	if m.Plugins == nil {
 		return nil
 	}
 	m.mu.Lock()
-	one.Done = false // a pod that comes now has it prepared again
+	one.Done = false // a pod that uses the claim from now on prepares it again
 	drivers := slices.Sorted(maps.Keys(one.Drivers))
 	m.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
@@ -349,7 +349,7 @@ func (m *Manager) takeBack(ctx context.Context, one *prepared) error {
 	return errors.Join(errs...)
 }
 
-// of are the claims that a pod uses.
+// of returns the claims that a pod uses.
 func (m *Manager) of(pod types.UID) []*prepared {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -363,7 +363,7 @@ func (m *Manager) of(pod types.UID) []*prepared {
 	return out
 }
 
-// Pods are those for whom something is prepared.
+// Pods returns the pods that use a prepared claim.
 func (m *Manager) Pods() []types.UID {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -378,7 +378,7 @@ func (m *Manager) Pods() []types.UID {
 	return out
 }
 
-// IDs are the CDI ids that a container of a pod gets, each once.
+// IDs returns the CDI device names for a container of a pod, without duplicates.
 func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
 	var out []string
 	for _, t := range takenBy(pod, c) {
@@ -394,7 +394,7 @@ func (m *Manager) IDs(pod *corev1.Pod, c *corev1.Container) []string {
 	return out
 }
 
-// is says whether a device was prepared for a request of its claim: each is for the empty one.
+// is reports whether a device was prepared for a request of its claim. An empty request matches every device.
 func (d Device) is(request string) bool {
 	return request == "" || len(d.Requests) == 0 || slices.ContainsFunc(d.Requests, func(r string) bool {
 		parent, _, _ := strings.Cut(r, "/")

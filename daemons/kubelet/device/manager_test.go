@@ -26,13 +26,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// fakeDriver is a driver behind a socket, which tells who it is on the same.
+// fakeDriver is a driver with a socket for both registration and preparation.
 type fakeDriver struct {
 	drav1.UnimplementedDRAPluginServer
 	registration.UnimplementedRegistrationServer
 	name     string
 	versions []string
-	health   healthv1.DRAResourceHealthServer // nil: it does not say how its devices are
+	health   healthv1.DRAResourceHealthServer // nil: it does not report health
 
 	mu       sync.Mutex
 	fails    bool
@@ -107,7 +107,7 @@ func (d *fakeDriver) look(f func()) {
 	f()
 }
 
-// serve has the driver listen in a directory until what is returned is called.
+// serve makes the driver listen on a socket in a directory until stop is called.
 func (d *fakeDriver) serve(t *testing.T, dir string) (stop func()) {
 	t.Helper()
 	d.prepared = map[string]bool{}
@@ -130,7 +130,7 @@ func (d *fakeDriver) serve(t *testing.T, dir string) (stop func()) {
 	}
 }
 
-// machine is a manager with a registry that runs.
+// machine returns a manager with a running registry.
 func machine(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Manager {
 	t.Helper()
 	sockets := filepath.Join(dir, "plugins_registry")
@@ -162,7 +162,7 @@ func machine(t *testing.T, dir string, claims ...*resourcev1.ResourceClaim) *Man
 	return m
 }
 
-// short is a directory of a short name: those of sockets are limited.
+// short returns a directory with a short name, because the length of socket paths is limited.
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dra")
@@ -265,7 +265,7 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 			t.Errorf("%v gives %v", c.takes, got)
 		}
 	}
-	// The next life knows what the last one has prepared.
+	// A new manager reads what the previous one has prepared.
 	next := &Manager{
 		Dir:     dir,
 		Plugins: m.Plugins,
@@ -341,7 +341,7 @@ func TestAClaimForExtendedResourcesIsPreparedForTheContainersThatItIsMappedTo(t 
 	}
 }
 
-// answering is a driver that prepares everything.
+// answering is a driver that prepares every claim.
 type answering struct{}
 
 func (answering) Prepare(

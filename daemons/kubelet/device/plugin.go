@@ -12,11 +12,11 @@ import (
 	drav1beta1 "k8s.io/kubelet/pkg/apis/dra/v1beta1"
 )
 
-// plugin is a driver that has registered, reached by its socket.
+// plugin is a registered driver, with the connection to its socket.
 type plugin struct {
 	conn   *grpc.ClientConn
-	beta   bool   // it has v1beta1 only
-	health string // the service by which it says how its devices are; empty when it does not
+	beta   bool   // it only supports v1beta1
+	health string // name of its health service; empty if it has none
 }
 
 func dial(socket string) (*grpc.ClientConn, error) {
@@ -27,7 +27,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// prepare asks the driver. The messages of both versions have the same fields.
+// prepare asks the driver to prepare claims. The messages of both API versions have the same fields.
 func (p *plugin) prepare(ctx context.Context, claims []Claim) (map[types.UID][]Device, map[types.UID]error, error) {
 	got, refused := map[types.UID][]Device{}, map[types.UID]error{}
 	take := func(uid, failure string, devices []Device) {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// recordName is the file of what is prepared, in the kubelet's directory.
+// recordName is the name of the record of prepared claims in the kubelet's directory.
 const recordName = "prepared-claims.json"
 
-// record is the file's content.
+// record is the content of the file.
 type record struct {
 	Version int         `json:"version"`
 	Claims  []*prepared `json:"claims"`
@@ -22,7 +22,7 @@ type record struct {
 
 const recordVersion = 1
 
-// readRecord reads the file. None is there before anything was prepared.
+// readRecord reads the file. A missing file means that nothing was prepared yet.
 func readRecord(path string) (map[types.UID]*prepared, error) {
 	out := map[types.UID]*prepared{}
 	raw, err := os.ReadFile(path)
@@ -47,7 +47,7 @@ func readRecord(path string) (map[types.UID]*prepared, error) {
 	return out, nil
 }
 
-// save writes the record: it is there as it was before or as it is now, whatever happens meanwhile.
+// save writes the record atomically. After a crash the file has either the old or the new content.
 func (m *Manager) save() error {
 	m.saving.Lock()
 	defer m.saving.Unlock()

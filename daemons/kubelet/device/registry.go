@@ -23,45 +23,43 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Registry finds drivers by the sockets that they make in a directory, and tells them that they were found. Plugins of
-// other kinds are left to others.
+// Registry finds drivers by their sockets in a directory, and confirms their registration. It ignores plugins of other
+// types.
 type Registry struct {
-	Dir string // of the sockets
+	Dir string // directory of the sockets
 	Log *slog.Logger
-	// Gone is told of a driver none of whose plugins is left, after a while in which it may have come back. nil: nobody
-	// cares.
+	// Gone is called when a driver has no plugin left and has not come back within awayTime. It may be nil.
 	Gone func(ctx context.Context, driver string)
-	// Changed is told of a driver that says something else of its devices' health, or nothing any more. nil: nobody
-	// cares.
+	// Changed is called when the reported health of a driver's devices changes or expires. It may be nil.
 	Changed func(driver string)
 
 	health    health
-	following sync.WaitGroup // of plugins that say how their devices are
+	following sync.WaitGroup // goroutines that follow the health of plugins
 
 	mu      sync.Mutex
-	sockets map[string]*instance // by the path of their registration
+	sockets map[string]*instance // by path of the registration socket
 	order   int
 }
 
-// instance is a plugin behind one socket. A driver may have two while it is updated: the last to register is used.
+// instance is a plugin behind one socket. A driver can have two during an update; the last one to register is used.
 type instance struct {
-	stamp  time.Time // of the socket, which a restarted plugin makes anew
-	driver string    // empty: it is not ours, or could not be asked
+	stamp  time.Time // modification time of the socket; a restarted plugin creates a new socket
+	driver string    // empty: the plugin has another type, or did not answer
 	order  int
 	plugin *plugin
-	settle bool               // nothing is to be tried again
-	stop   context.CancelFunc // of listening to it; nil when nobody does
+	settle bool               // no further attempt is needed
+	stop   context.CancelFunc // stops following its health; nil if it is not followed
 }
 
-// Times of the registry: how long a plugin has to answer, how often those that did not are asked again, and how long a
-// driver may be away before it is gone.
+// answerTime limits a plugin's answer. lookAgain is the interval of retries for plugins without an answer. awayTime is
+// how long a driver may be away before it counts as gone.
 const (
 	answerTime = 5 * time.Second
 	lookAgain  = 10 * time.Second
 	awayTime   = 30 * time.Second
 )
 
-// Run follows the directory until ctx ends.
+// Run watches the directory until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	if err := os.MkdirAll(r.Dir, 0o750); err != nil {
 		return fmt.Errorf("make the directory of plugins' sockets: %w", err)
@@ -100,7 +98,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// away tells that a driver is gone, unless it comes back in time.
+// away calls Gone for a driver, unless it comes back within awayTime.
 func (r *Registry) away(ctx context.Context, driver string) {
 	t := time.NewTimer(awayTime)
 	defer t.Stop()
@@ -114,13 +112,13 @@ func (r *Registry) away(ctx context.Context, driver string) {
 	}
 }
 
-// look registers the plugins whose sockets are new and forgets those whose sockets are gone. It returns the drivers
-// that have none left.
+// look registers plugins with new sockets and removes plugins whose sockets are gone. It returns the drivers that have
+// no plugin left.
 func (r *Registry) look(ctx context.Context) (gone []string) {
 	entries, err := os.ReadDir(r.Dir)
 	if err != nil {
 		r.Log.Warn("look for plugins' sockets", "error", err)
-		return nil // that they cannot be seen does not mean that they are gone
+		return nil // an unreadable directory does not mean that the plugins are gone
 	}
 	there := map[string]time.Time{}
 	for _, e := range entries {
@@ -171,7 +169,7 @@ func (r *Registry) look(ctx context.Context) (gone []string) {
 		if i.stop != nil {
 			i.stop()
 		}
-		_ = i.plugin.conn.Close() // its socket is gone
+		_ = i.plugin.conn.Close() // its socket is gone, so the error does not matter
 		if r.find(i.driver) == nil {
 			r.Log.Info("a driver's plugin is gone", "driver", i.driver)
 			gone = append(gone, i.driver)
@@ -180,7 +178,7 @@ func (r *Registry) look(ctx context.Context) (gone []string) {
 	return gone
 }
 
-// register asks a plugin who it is, and tells it whether it is used.
+// register asks a plugin for its type and name, and notifies it whether it is registered.
 func (r *Registry) register(ctx context.Context, socket string) (*instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -224,7 +222,7 @@ func (r *Registry) register(ctx context.Context, socket string) (*instance, erro
 	p := &plugin{conn: to, beta: !stable}
 	for _, service := range []string{v1alpha1.DRAResourceHealthService, healthv1.DRAResourceHealthService} {
 		if slices.Contains(info.SupportedVersions, service) {
-			p.health = service // the newer one where it has both
+			p.health = service // the newer version if it has both
 		}
 	}
 	return &instance{driver: info.Name, plugin: p, settle: true}, nil
@@ -254,7 +252,7 @@ func (r *Registry) close() {
 			if i.stop != nil {
 				i.stop()
 			}
-			_ = i.plugin.conn.Close() // the kubelet ends
+			_ = i.plugin.conn.Close() // the kubelet stops, so the error does not matter
 		}
 		delete(r.sockets, path)
 	}
@@ -286,5 +284,5 @@ func notRegistered(driver string) error {
 	return fmt.Errorf("DRA driver %s is not registered on this node", driver)
 }
 
-// Has says whether a driver is registered.
+// Has reports whether a driver is registered.
 func (r *Registry) Has(driver string) bool { return r.find(driver) != nil }

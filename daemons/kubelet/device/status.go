@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Status is how the devices of a container are, by the claims and requests that it takes them by. Where nobody says it,
-// it is unknown.
+// Status returns the health of a container's devices, by claim and request. Health that no driver reports is unknown.
 func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.ResourceStatus {
 	var out []corev1.ResourceStatus
 	for _, t := range takenBy(pod, c) {
@@ -40,7 +39,7 @@ func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.Resource
 			s.Resources,
 			func(a, b corev1.ResourceHealth) int { return cmp.Compare(a.ResourceID, b.ResourceID) },
 		)
-		// Two of its extended resources may come by one request.
+		// Several extended resources may map to the same request.
 		if !slices.ContainsFunc(out, func(have corev1.ResourceStatus) bool { return have.Name == s.Name }) {
 			out = append(out, s)
 		}
@@ -48,7 +47,7 @@ func (m *Manager) Status(pod *corev1.Pod, c *corev1.Container) []corev1.Resource
 	return out
 }
 
-// Users are the pods that have devices of a driver.
+// Users returns the pods that have devices of a driver.
 func (m *Manager) Users(driver string) (pods []types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,7 +60,7 @@ func (m *Manager) Users(driver string) (pods []types.UID) {
 	return slices.Compact(pods)
 }
 
-// taken is a claim's request, or all of them, that a container takes, and what its status calls it.
+// taken is a request of a claim, or all of them, that a container uses, with the name for the container's status.
 type taken struct{ claim, request, as string }
 
 func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
@@ -94,7 +93,7 @@ func takenBy(pod *corev1.Pod, c *corev1.Container) (all []taken) {
 	return all
 }
 
-// devices visits what of a pod's claim was prepared for a request, or for all when request is empty.
+// devices calls visit for each device of a pod's claim that was prepared for a request. An empty request means all.
 func (m *Manager) devices(pod *corev1.Pod, name, request string, visit func(driver string, d Device)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

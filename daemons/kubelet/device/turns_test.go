@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// silent are drivers of which one does not answer until it is let.
+// silent is a set of drivers, one of which does not answer until let is closed.
 type silent struct {
 	asked, let chan struct{}
 }
@@ -37,7 +37,7 @@ func (s silent) Prepare(
 
 func (silent) Unprepare(context.Context, string, Claim) error { return nil }
 
-// A driver that does not answer holds up the pods that need it, and those alone.
+// A driver that does not answer only blocks the pods that need it.
 func TestASilentDriverHoldsUpItsOwnPodsAlone(t *testing.T) {
 	claims := map[string]*resourcev1.ResourceClaim{}
 	for name, driver := range map[string]string{"stuck": "silent", "fine": "quick"} {
@@ -71,7 +71,7 @@ func TestASilentDriverHoldsUpItsOwnPodsAlone(t *testing.T) {
 	if err := m.Unprepare(t.Context(), "uid-of-pod-of-fine"); err != nil {
 		t.Errorf("take back beside a silent driver: %v", err)
 	}
-	// it shares the claim, and its driver is asked once
+	// it shares the claim, and the driver is called once
 	go func() { second <- m.Prepare(t.Context(), user("second", "stuck")) }()
 	close(drivers.let)
 	for _, done := range []chan error{stuck, second} {

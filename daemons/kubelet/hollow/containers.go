@@ -58,8 +58,8 @@ func (r *Runtime) CreateContainer(
 	return c.id, nil
 }
 
-// remembered is what is asked of a container's configuration later. The environment is not: that alone is seven texts
-// for each service of the pod's namespace.
+// remembered returns the parts of a container's configuration that are read later. It drops the environment to save
+// memory, because that has seven variables for each service of the namespace.
 func remembered(c *runtime.ContainerConfig) *runtime.ContainerConfig {
 	return &runtime.ContainerConfig{
 		Metadata:    c.Metadata,
@@ -110,7 +110,7 @@ func (r *Runtime) StartContainer(_ context.Context, id string) error {
 	return nil
 }
 
-// finite asks Finite about a container, with no lock held: who answers has locks of its own.
+// finite calls Finite for a container. It holds no lock during the call, because Finite takes other locks.
 func (r *Runtime) finite(id string) bool {
 	r.mu.Lock()
 	c := r.containers[id]
@@ -118,7 +118,7 @@ func (r *Runtime) finite(id string) bool {
 	return c != nil && r.Finite != nil && r.Finite(c.config.Labels[cri.LabelPodUID], c.config.GetMetadata().GetName())
 }
 
-// words are a container's command without the shell that runs it.
+// words returns a container's command without a leading shell.
 func words(c *runtime.ContainerConfig) []string {
 	words := strings.Fields(strings.Join(append(append([]string{}, c.Command...), c.Args...), " "))
 	if len(words) > 1 && (words[0] == "sh" || words[0] == "/bin/sh") {
@@ -127,13 +127,14 @@ func words(c *runtime.ContainerConfig) []string {
 	return words
 }
 
-// staysUp says whether a command says of itself that it does not end.
+// staysUp reports whether a command runs until it is stopped.
 func staysUp(c *runtime.ContainerConfig) bool {
 	words := words(c)
 	return len(words) > 0 && (filepath.Base(words[0]) == "sleep" || filepath.Base(words[0]) == "pause")
 }
 
-// commandExit understands the few commands that tests and demonstrations end by.
+// commandExit interprets the few commands by which tests and demonstrations end a container. It returns the delay and
+// the exit code.
 func commandExit(c *runtime.ContainerConfig) (time.Duration, int32, bool) {
 	words := words(c)
 	if len(words) == 0 {
@@ -156,7 +157,7 @@ func commandExit(c *runtime.ContainerConfig) (time.Duration, int32, bool) {
 	return 0, 0, false
 }
 
-// end ends a container that runs. The caller holds mu.
+// end ends a running container. The caller holds mu.
 func (r *Runtime) end(c *container, code int32, reason string) {
 	if c.state != runtime.ContainerState_CONTAINER_RUNNING {
 		return
@@ -177,7 +178,7 @@ func (r *Runtime) end(c *container, code int32, reason string) {
 	r.tell(r.sandboxes[c.sandbox])
 }
 
-// writeLog adds a line to a container's log, where there is a place for it.
+// writeLog appends a line to a container's log, if the configuration has a log path.
 func (r *Runtime) writeLog(c *container, line string) {
 	box := r.sandboxes[c.sandbox]
 	if box == nil || box.config.LogDirectory == "" || c.config.LogPath == "" {
@@ -195,8 +196,7 @@ func (r *Runtime) writeLog(c *container, line string) {
 	fmt.Fprintf(f, "%s stdout F hollow container %s\n", time.Now().UTC().Format(time.RFC3339Nano), line)
 }
 
-// Crash ends a running container of a pod as if its process had exited, and
-// reports whether there was one.
+// Crash ends a running container of a pod as if its process had exited. It reports whether there was such a container.
 func (r *Runtime) Crash(podName, containerName string, code int32) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

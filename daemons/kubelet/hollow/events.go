@@ -4,9 +4,9 @@ import (
 	"context"
 )
 
-// listener is one who hears which pods have changed. Each is noted once until it has been told.
+// listener is one caller of Events. It holds the changed pods that were not delivered yet, each once.
 type listener struct {
-	news map[string]bool // by uid; guarded by the runtime's mu
+	news map[string]bool // by pod UID; guarded by the runtime's mu
 	wake chan struct{}
 }
 

@@ -9,8 +9,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ExecSync implements cri.Runtime: every command succeeds and says nothing, but
-// for `false`.
+// ExecSync implements cri.Runtime. Every command succeeds without output, except `false`.
 func (r *Runtime) ExecSync(
 	_ context.Context,
 	id string,

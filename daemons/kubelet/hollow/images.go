@@ -23,7 +23,7 @@ func (r *Runtime) ImageStatus(_ context.Context, name string) (*runtime.Image, e
 	return r.images[name], nil
 }
 
-// PullImage implements cri.Images: every image can be had at once.
+// PullImage implements cri.Images. Every pull succeeds at once.
 func (r *Runtime) PullImage(
 	_ context.Context,
 	name string,

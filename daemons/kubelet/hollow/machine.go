@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 )
 
-// Cgroups are control groups that are only named.
+// Cgroups implements the kubelet's Cgroups without creating any.
 type Cgroups struct{}
 
 // Setup does nothing.
@@ -18,7 +18,7 @@ func (Cgroups) Setup(cgroup.Limits) error { return nil }
 // Burstable does nothing.
 func (Cgroups) Burstable(int64) error { return nil }
 
-// Parent names a pod's group.
+// Parent returns the name of a pod's cgroup.
 func (Cgroups) Parent(p *corev1.Pod) string { return (&cgroup.Manager{}).Parent(p) }
 
 // Make does nothing.
@@ -27,7 +27,7 @@ func (Cgroups) Make(string, cgroup.Limits) error { return nil }
 // Protect does nothing.
 func (Cgroups) Protect(int64, int64) error { return nil }
 
-// Unified reports that there is no version 2 of them.
+// Unified reports that cgroup version 2 is not available.
 func (Cgroups) Unified() bool { return false }
 
 // Remove does nothing.
@@ -36,15 +36,15 @@ func (Cgroups) Remove(string) error { return nil }
 // Pods returns none.
 func (Cgroups) Pods() (map[string]string, error) { return nil, nil }
 
-// Machine is a machine of a given size. What is used of it is told by the Runtime on it.
+// Machine is a simulated machine of a given size. The Runtime reports how much of it is used.
 type Machine struct {
 	Name   string
 	Cores  int
-	Bytes  int64 // of memory
+	Bytes  int64 // memory in bytes
 	Kernel string
 }
 
-// Info returns what a real machine would say of itself.
+// Info returns the system information of the simulated machine.
 func (m Machine) Info() corev1.NodeSystemInfo {
 	id := fmt.Sprintf("%x", sha256.Sum256([]byte(m.Name)))[:32]
 	return corev1.NodeSystemInfo{
@@ -56,5 +56,5 @@ func (m Machine) Info() corev1.NodeSystemInfo {
 // CPUs returns the number of cores.
 func (m Machine) CPUs() int { return m.Cores }
 
-// Processes returns that there is one.
+// Processes reports one process.
 func (m Machine) Processes() (used, capacity int64, err error) { return 1, 1 << 22, nil }

@@ -1,7 +1,6 @@
-// Package hollow is a container runtime that only pretends: sandboxes have
-// addresses, containers run until they are stopped or until what they are for is done, and nothing is really started. A
-// kubelet over it is a hollow node: it behaves towards the API as a real one does,
-// without root, in any number per process. Package kubelet is the same over both.
+// Package hollow is a simulated container runtime. Sandboxes have addresses, and containers run until they are stopped
+// or their simulated work is done, but no process is started. A kubelet with this runtime is a hollow node: it behaves
+// like a real node towards the API, needs no root privileges, and one process can run many.
 package hollow
 
 import (
@@ -19,20 +18,19 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-// Runtime pretends to be a container runtime. The zero value is ready to use, with
-// pods' addresses from 10.88.0.0/16.
+// Runtime is a simulated container runtime. The zero value is ready to use and assigns pod addresses from 10.88.0.0/16.
 type Runtime struct {
-	// Pods is where sandboxes' addresses are from.
+	// Pods is the network of the sandboxes' addresses.
 	Pods netip.Prefix
-	// Exit returns how a container ends, with the code and after how long; ok false lets
-	// it run until it is stopped. Nil means that `exit N`, `true`, `false` and `sleep
-	// N` as a command mean what they say, and all else runs on.
+	// Exit returns after what time and with which code a container ends. If ok is false, it runs until it is stopped.
+	// If Exit is nil, the commands `exit N`, `true`, `false` and `sleep N` do what they say, and all others run until
+	// stopped.
 	Exit func(c *runtime.ContainerConfig) (after time.Duration, code int32, ok bool)
-	// Finite says whether a container of a pod is one that comes to its end, such as a Job's: whatever its image and
-	// command are, it then succeeds after FiniteFor, unless Exit knows its command. Nil means that none is. It is
-	// called without locks.
+	// Finite reports whether a container of a pod should end by itself, such as a Job's. Whatever its image and command
+	// are, it then succeeds after FiniteFor, unless Exit knows its command. If Finite is nil, none does. It is called
+	// without locks.
 	Finite func(podUID, name string) bool
-	// Fail returns an error for a call that is to fail; nil means that none is.
+	// Fail returns the error of a call that should fail, or nil. Fail may be nil.
 	Fail func(call string) error
 
 	mu         sync.Mutex
@@ -42,10 +40,10 @@ type Runtime struct {
 	images     map[string]*runtime.Image
 	listeners  map[*listener]bool
 	calls      map[string]int
-	ended      uint64 // what containers that ended have used of CPU, nanoseconds
+	ended      uint64 // CPU time of ended containers, in nanoseconds
 }
 
-// FiniteFor is how long a container runs that is known to end, but not when: long enough for clients to see it run.
+// FiniteFor is how long a container runs that ends by itself. It is long enough for clients to see it run.
 const FiniteFor = time.Second
 
 type sandbox struct {
@@ -62,7 +60,7 @@ func notFound(what, id string) error {
 	return status.Errorf(codes.NotFound, "%s %q not found", what, id)
 }
 
-// begin counts a call, and lets it fail when it is to.
+// begin counts a call. It returns an error if the call should fail.
 func (r *Runtime) begin(call string) error {
 	r.mu.Lock()
 	if r.calls == nil {
@@ -79,7 +77,7 @@ func (r *Runtime) begin(call string) error {
 	return nil
 }
 
-// Calls returns how often a call was made.
+// Calls returns how often a method was called.
 func (r *Runtime) Calls(call string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +89,7 @@ func (r *Runtime) id() string {
 	return fmt.Sprintf("%064x", r.serial)
 }
 
-// tell tells the listeners of a pod's change. The caller holds mu.
+// tell notifies the listeners that a pod has changed. The caller holds mu.
 func (r *Runtime) tell(box *sandbox) {
 	if box == nil {
 		return
@@ -100,7 +98,7 @@ func (r *Runtime) tell(box *sandbox) {
 		l.news[box.config.GetMetadata().GetUid()] = true
 		select {
 		case l.wake <- struct{}{}:
-		default: // it has not yet woken from the last time
+		default: // the listener has not yet handled the previous wake-up
 		}
 	}
 }
@@ -138,7 +136,7 @@ func (r *Runtime) Status(context.Context) (*runtime.StatusResponse, error) {
 	}, nil
 }
 
-// RecursiveReadOnly implements cri.Runtime: nothing is mounted.
+// RecursiveReadOnly implements cri.Runtime. It returns false, because nothing is mounted.
 func (r *Runtime) RecursiveReadOnly(context.Context, string) (bool, error) { return false, nil }
 
 // RunPodSandbox implements cri.Runtime.

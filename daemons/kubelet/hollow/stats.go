@@ -12,14 +12,15 @@ import (
 	"clusterctl/daemons/kubelet/cri"
 )
 
-// process is what a container that runs has in memory at least, bytes.
+// process is the memory of a running container without load, in bytes.
 const process = 1 << 20
 
-// load is what a container pretends to use: nothing but its process, unless its command is one of stress-ng, of which
+// load returns the simulated usage of a container. That is only the memory of its process, unless its command is a
+// stress-ng command. An example is
 //
 //	stress-ng --cpu 2 --cpu-load 25 --vm-bytes 64M
 //
-// is understood. The same command does the same on a real node.
+// The same command produces the same load on a real node.
 func load(c *runtime.ContainerConfig) (cores float64, memory uint64) {
 	words := words(c)
 	if len(words) == 0 || filepath.Base(words[0]) != "stress-ng" {
@@ -29,9 +30,9 @@ func load(c *runtime.ContainerConfig) (cores float64, memory uint64) {
 	for i := 1; i+1 < len(words); i += 2 {
 		switch value := words[i+1]; words[i] {
 		case "-c", "--cpu":
-			cores, _ = strconv.ParseFloat(value, 64) // what is no number is nothing
+			cores, _ = strconv.ParseFloat(value, 64) // 0 if it is not a number
 		case "-l", "--cpu-load":
-			percent, _ := strconv.ParseFloat(value, 64) // as above
+			percent, _ := strconv.ParseFloat(value, 64) // 0 if it is not a number
 			share = percent / 100
 		case "--vm-bytes":
 			memory += bytesOf(value)
@@ -40,7 +41,7 @@ func load(c *runtime.ContainerConfig) (cores float64, memory uint64) {
 	return max(0, cores*share), memory
 }
 
-// bytesOf reads a size as stress-ng has it.
+// bytesOf returns the bytes of a size in stress-ng's notation.
 func bytesOf(text string) uint64 {
 	unit := uint64(1)
 	if n := len(text); n > 0 {
@@ -48,11 +49,11 @@ func bytesOf(text string) uint64 {
 			unit, text = 1<<(10*(i+1)), text[:n-1]
 		}
 	}
-	n, _ := strconv.ParseUint(text, 10, 32) // as above
+	n, _ := strconv.ParseUint(text, 10, 32) // 0 if it is not a number
 	return n * unit
 }
 
-// used is what a container has used up to now: of CPU in nanoseconds, of memory at the moment in bytes.
+// used returns a container's consumed CPU time in nanoseconds and its current memory in bytes.
 func (c *container) used(now time.Time) (cpu, memory uint64) {
 	if c.state != runtime.ContainerState_CONTAINER_RUNNING {
 		return 0, 0
@@ -61,7 +62,7 @@ func (c *container) used(now time.Time) (cpu, memory uint64) {
 	return uint64(cores * float64(now.Sub(c.started))), memory
 }
 
-// Used is what all containers have used: of CPU in nanoseconds, of memory at the moment in bytes.
+// Used returns the consumed CPU time of all containers in nanoseconds, and their current memory in bytes.
 func (r *Runtime) Used() (cpu, memory uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +82,7 @@ func (r *Runtime) ListPodSandboxStats(context.Context) ([]*runtime.PodSandboxSta
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now().Truncate(time.Millisecond) // which is what is told of it
+	now := time.Now().Truncate(time.Millisecond) // the precision in which it is reported
 	figures := func(cpu, memory uint64) (*runtime.CpuUsage, *runtime.MemoryUsage) {
 		return &runtime.CpuUsage{
 				Timestamp:            now.UnixNano(),

@@ -22,7 +22,7 @@ type Keyring struct {
 	entries []entry // in the order in which they are tried
 }
 
-// entry is one credential with the images that it is for.
+// entry is one credential with the images to which it applies.
 type entry struct {
 	Pattern
 	Credential
@@ -38,7 +38,7 @@ type Pattern struct {
 // Credential authenticates the pull of one image.
 type Credential struct {
 	Username, Password string
-	Server             string    // URL of the registry; the runtime sends the credential to no other host
+	Server             string    // URL of the registry; the runtime does not send the credential to other hosts
 	Secret             SecretRef // the source; empty for credentials of the node, which all pods may use
 }
 
@@ -46,10 +46,10 @@ type Credential struct {
 type Auth struct {
 	Username string `json:"username"`
 	Password string `json:"password"`
-	Auth     string `json:"auth,omitempty"` // both, in base64
+	Auth     string `json:"auth,omitempty"` // username:password in base64
 }
 
-// Auth returns the credential as CRI has it.
+// Auth returns the credential in CRI's form.
 func (c Credential) Auth() *criapi.AuthConfig {
 	return &criapi.AuthConfig{Username: c.Username, Password: c.Password, ServerAddress: c.Server}
 }
@@ -187,13 +187,13 @@ func parseServer(server string) Pattern {
 	return Pattern{Host: name, Port: port, Path: strings.TrimSuffix(rest, "/")}
 }
 
-// hash identifies what a registry is shown.
+// hash returns a digest of the user name and password.
 func (c Credential) hash() string {
 	sum := sha256.Sum256([]byte(c.Username + "\x00" + c.Password))
 	return hex.EncodeToString(sum[:])
 }
 
-// decode returns the user and password of an entry. The encoded pair is preferred where there is one.
+// decode returns the user name and password of an entry. If auth is set, it takes precedence.
 func (a Auth) decode() (user, password string, err error) {
 	if a.Auth == "" {
 		return a.Username, a.Password, nil

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// secret returns a pull secret whose keys have themselves as their user.
+// secret returns a pull secret with one entry for each key. The user name of an entry is the key.
 func secret(t *testing.T, keys ...string) *corev1.Secret {
 	t.Helper()
 	auths := map[string]map[string]string{}
@@ -46,8 +46,8 @@ func TestCredentialsGoOnlyToTheRegistriesThatTheirKeysName(t *testing.T) {
 	const dockerHub = "https://index.docker.io/v1/"
 	for _, row := range []struct {
 		key    string
-		images []string // that the key is for
-		others []string // that it is not for
+		images []string // images that match the key
+		others []string // images that do not match
 	}{
 		{dockerHub, []string{"private/web:1", "web", "docker.io/private/web:1", "index.docker.io/private/web",
 			"docker.io/library/web@sha256:" + strings.Repeat("a", 64)},
@@ -125,7 +125,7 @@ func TestPullSecretsAreDecoded(t *testing.T) {
 	for _, row := range []struct {
 		kind           corev1.SecretType
 		key, data      string
-		user, password string // empty: no credential
+		user, password string // empty means no credential
 		fails          string
 	}{
 		{kind: corev1.SecretTypeDockerConfigJson, key: corev1.DockerConfigJsonKey,

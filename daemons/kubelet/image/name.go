@@ -1,5 +1,5 @@
-// Package image decides how a node obtains container images: what an image's name means, which of a pod's pull secrets
-// apply to it, and whether a pod may use an image that the node already has. Pulling is the runtime's.
+// Package image decides how a node obtains container images. It interprets image names and selects the pull secrets for
+// an image. It decides whether a pod may use an image that the node already has. The runtime does the pulling.
 package image
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // Name is an image name as the runtime resolves it: with its registry, and without a tag or digest.
 type Name struct {
-	Registry   string // host, with a port where one is given: "docker.io" when the name has none
+	Registry   string // host with an optional port; "docker.io" if the name has none
 	Repository string // path below the registry, without a leading slash
 }
 
@@ -21,7 +21,7 @@ const (
 	hubHost = "registry-1.docker.io"
 )
 
-// ParseName returns the parts of an image name. The error says what is wrong with the name.
+// ParseName returns the parts of an image name. The error states what is wrong with the name.
 func ParseName(image string) (Name, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -41,7 +41,7 @@ func (n Name) server() string {
 	return "https://" + n.Registry
 }
 
-// Untagged returns an image name as it is written in a container, without its tag and digest.
+// Untagged returns an image name in its written form, without the tag and digest.
 func Untagged(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {

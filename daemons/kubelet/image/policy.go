@@ -34,7 +34,7 @@ func (p Policy) verifies(image string, pulled bool) bool {
 	return pulled
 }
 
-// allows reports whether an image is on the list of those that pods may use when they were there before the kubelet.
+// allows reports whether an image is on the allowlist of preloaded images.
 func (p Policy) allows(image string) bool {
 	name, err := ParseName(image)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 )
 
 // Records stores the credentials with which the images of a node were pulled, so that a pod uses only images that it
-// could pull itself (feature gate KubeletEnsureSecretPulledImages of Kubernetes). The records have the format of
-// upstream's kubelet, so both kubelets can read them. The methods are safe for concurrent use.
+// could pull itself. This is the feature gate KubeletEnsureSecretPulledImages of Kubernetes. The records have the
+// format of upstream's kubelet, so both kubelets can read them. The methods are safe for concurrent use.
 type Records struct {
 	Policy Policy
 	Store  Store
 
 	mu    sync.Mutex
-	going map[string]int // pulls that are under way, by the image's name in the container
+	going map[string]int // number of running pulls, by the image name in the container's spec
 }
 
 // Store keeps small files in folders. Read returns nil for a file that does not exist.
@@ -31,21 +31,22 @@ type Store interface {
 	List(folder string) ([]string, error)
 }
 
-// Folders of a Store, and the version of what is in them.
+// These constants are the folders of a Store, and the version of the files in them.
 const (
 	pulled     = "pulled"  // records of pulled images
-	pulling    = "pulling" // pulls that were begun
+	pulling    = "pulling" // started pulls
 	apiVersion = "kubelet.config.k8s.io/v1beta1"
 )
 
-// intent says that the kubelet was about to pull an image: if the image is there without a record, it was pulled so.
+// intent records that the kubelet is about to pull an image. An image with an intent but without a record was probably
+// pulled by the kubelet.
 type intent struct {
 	Kind       string `json:"kind"`
 	APIVersion string `json:"apiVersion"`
 	Image      string `json:"image"`
 }
 
-// record says with what an image was pulled.
+// record states with which credentials an image was pulled.
 type record struct {
 	Kind            string            `json:"kind"`
 	APIVersion      string            `json:"apiVersion"`
@@ -54,10 +55,10 @@ type record struct {
 	Credentials     map[string]access `json:"credentialMapping,omitempty"`
 }
 
-// access is who may use an image under one name.
+// access states which pods may use an image under one name.
 type access struct {
 	Secrets []SecretRef `json:"kubernetesSecrets,omitempty"`
-	All     bool        `json:"nodePodsAccessible,omitempty"` // every pod: no credential was needed
+	All     bool        `json:"nodePodsAccessible,omitempty"` // all pods, because no pod credential was needed
 }
 
 // SecretRef identifies the credential of a pull secret.
@@ -68,18 +69,19 @@ type SecretRef struct {
 	Hash      string `json:"credentialHash"`
 }
 
-// sameSecret reports whether two references are to the same secret, whatever was in it.
+// sameSecret reports whether two references are to the same secret, regardless of its content.
 func (s SecretRef) sameSecret(o SecretRef) bool {
 	return s.UID == o.UID && s.Namespace == o.Namespace && s.Name == o.Name
 }
 
-// fileName is the name of a file about an image: images' names have characters that files' cannot have.
+// fileName returns the name of an image's file. It is a digest, because image names contain characters that file names
+// cannot.
 func fileName(image string) string {
 	sum := sha256.Sum256([]byte(image))
 	return "sha256-" + hex.EncodeToString(sum[:])
 }
 
-// Begin notes that an image is about to be pulled. End must be called when the pull is over.
+// Begin records that an image is about to be pulled. Call End when the pull is over.
 func (r *Records) Begin(image string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +97,7 @@ func (r *Records) Begin(image string) error {
 
 // End records the end of a pull. ref is the image's id, or empty if the pull failed. with is the credential that
 // succeeded, or nil if none was needed. If the record cannot be written, the entry that Begin wrote stays, so that no
-// pod is known to be allowed to use the image.
+// pod may use the image without pulling it.
 func (r *Records) End(image, ref string, with *Credential) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +133,7 @@ func (r *Records) Usable(image, ref string, credentials func() ([]Credential, er
 				return true, nil
 			}
 			if same || s.sameSecret(c.Secret) {
-				// The same credential in another secret, or another in the same: it is known from now on.
+				// The same credential in another secret, or a new credential in the same secret: record it too.
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				return true, r.add(image, ref, &c)
@@ -141,7 +143,7 @@ func (r *Records) Usable(image, ref string, credentials func() ([]Credential, er
 	return false, nil
 }
 
-// access reports whether every pod may use an image, and otherwise with which secrets it was pulled.
+// access reports whether every pod may use an image. Otherwise it returns the secrets with which the image was pulled.
 func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +169,7 @@ func (r *Records) access(image, ref string) (open bool, secrets []SecretRef, err
 	return known.All, known.Secrets, nil
 }
 
-// mostSecrets is how many secrets a record has under one name. Older ones are dropped: their pods pull again.
+// mostSecrets limits the secrets per name in a record. Older ones are dropped, and their pods pull the image again.
 const mostSecrets = 100
 
 // add records that a credential can pull an image. If with is nil or a credential of the node, every pod may use the
@@ -175,7 +177,7 @@ const mostSecrets = 100
 func (r *Records) add(image, ref string, with *Credential) error {
 	have, err := r.read(ref)
 	if err != nil || have == nil {
-		// A record that cannot be read is replaced.
+		// An unreadable record is replaced.
 		have = &record{Kind: "ImagePulledRecord", APIVersion: apiVersion, ImageRef: ref}
 	}
 	if have.Credentials == nil {
@@ -201,8 +203,8 @@ func (r *Records) add(image, ref string, with *Credential) error {
 	return nil
 }
 
-// Recover takes in pulls that the kubelet before this one had begun: what they have brought was pulled with credentials
-// that are not known. find returns the id of an image, empty when the node does not have it.
+// Recover records the pulls that the previous kubelet had started. If the image exists, the credentials of its pull are
+// unknown. find returns the id of an image, or "" if the node does not have it.
 func (r *Records) Recover(find func(image string) (string, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,7 +246,7 @@ func (r *Records) recoverOne(name string, find func(image string) (string, error
 }
 
 // Prune deletes the records of images that the node no longer has. It calls has for each id that is not in refs,
-// because a list of images may be incomplete, and an image without a record may be used by all pods.
+// because a list of images may be incomplete. Without its record, an image may be used by all pods.
 func (r *Records) Prune(refs map[string]bool, has func(ref string) (bool, error)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -280,7 +282,7 @@ func (r *Records) pruneOne(name string, has func(ref string) (bool, error)) erro
 	return r.Store.Remove(pulled, name)
 }
 
-// read returns the record of an image, nil when there is none. The caller holds mu.
+// read returns the record of an image, or nil if there is none. The caller holds mu.
 func (r *Records) read(ref string) (*record, error) {
 	data, err := r.Store.Read(pulled, fileName(ref))
 	if err != nil || data == nil {

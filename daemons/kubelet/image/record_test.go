@@ -12,14 +12,14 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// from is the credential of a secret.
+// from returns the credential of a secret.
 func from(secret, uid, password string) *Credential {
 	c := Credential{Username: "me", Password: password}
 	c.Secret = SecretRef{UID: uid, Namespace: "shop", Name: secret, Hash: c.hash()}
 	return &c
 }
 
-// usable asks whether a pod with credentials may use an image.
+// usable reports whether a pod with the given credentials may use an image.
 func usable(t *testing.T, r *Records, image, ref string, with ...*Credential) bool {
 	t.Helper()
 	ok, err := r.Usable(image, ref, func() ([]Credential, error) {
@@ -48,7 +48,7 @@ func TestAPodUsesAnImageThatItCouldPull(t *testing.T) {
 	secret := from("pull", "1", "secret")
 	for _, row := range []struct {
 		name   string
-		pulled *Credential // of the pod before
+		pulled *Credential // credential of the earlier pull
 		with   []*Credential
 		want   bool
 	}{
@@ -90,7 +90,7 @@ func TestPoliciesSayWhichImagesAreVerified(t *testing.T) {
 	allowed := []string{"docker.io/library/busybox", "registry.example/team/*"}
 	for _, row := range []struct {
 		policy, image   string
-		pulled, without bool // whether the kubelet has pulled it, and a pod without credentials may use it
+		pulled, without bool // whether the kubelet has pulled it, and whether a pod without credentials may use it
 	}{
 		{config.VerifyNone, "busybox:1", true, true}, {config.VerifyNone, "busybox:1", false, true},
 		{config.VerifyPulled, "busybox:1", true, false}, {config.VerifyPulled, "busybox:1", false, true},
@@ -113,7 +113,7 @@ func TestPoliciesSayWhichImagesAreVerified(t *testing.T) {
 	}
 }
 
-// A kubelet that is killed in the middle of a pull leaves an image of which nobody knows who may use it.
+// If a kubelet is killed during a pull, it is unknown which pods may use the image.
 func TestAnInterruptedPullLeavesNoImageForAll(t *testing.T) {
 	store := Directory(t.TempDir())
 	for _, image := range []string{web, "gone:1"} {
@@ -142,7 +142,7 @@ func TestAnInterruptedPullLeavesNoImageForAll(t *testing.T) {
 	}
 }
 
-// A record that cannot be read or written does not open an image.
+// An unreadable record does not make an image usable for all pods.
 func TestABrokenRecordOpensNothing(t *testing.T) {
 	dir := t.TempDir()
 	r := &Records{Store: Directory(dir)}
@@ -192,7 +192,7 @@ func TestRecordsGoWithTheirImages(t *testing.T) {
 	}
 }
 
-// Records are in the format of kubelet.config.k8s.io, which other kubelets read.
+// Records have the format of kubelet.config.k8s.io, which other kubelets can read.
 func TestRecordsHaveThePublishedFormat(t *testing.T) {
 	store := &Memory{}
 	r := &Records{Store: store}

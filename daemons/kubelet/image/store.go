@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// Directory is a Store whose folders are directories below it. Files are replaced whole.
+// Directory is a Store whose folders are subdirectories. Files are replaced atomically.
 type Directory string
 
-// temporary is how names of files begin that are being written.
+// temporary is the name prefix of files that are being written.
 const temporary = "."
 
 // Read implements Store.
@@ -53,7 +53,7 @@ func (d Directory) Remove(folder, name string) error {
 	return nil
 }
 
-// List implements Store. It removes what a process that was killed has not written to its end.
+// List implements Store. It removes incomplete files that a killed process has left.
 func (d Directory) List(folder string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(string(d), folder))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +70,7 @@ func (d Directory) List(folder string) ([]string, error) {
 	return names, err
 }
 
-// Memory is a Store that ends with its process. The zero value is empty.
+// Memory is a Store in memory. The zero value is empty.
 type Memory struct {
 	mu    sync.Mutex
 	files map[[2]string][]byte // by folder and name

@@ -2,22 +2,20 @@ package pod
 
 import "time"
 
-// Back-off of restarts and of image pulls: upstream's figures.
+// These constants are upstream's back-off of restarts and image pulls.
 const (
 	FirstDelay = 10 * time.Second
 	MaxDelay   = 5 * time.Minute
 	forgetAge  = 2 * MaxDelay
 )
 
-// Backoff is the delay before the next try of something that keeps failing. The
-// zero value delays nothing.
+// Backoff is the delay before the next attempt of an operation that keeps failing. The zero value is no delay.
 type Backoff struct {
 	Delay   time.Duration
 	Updated time.Time
 }
 
-// Next returns the back-off after one more try at now. What has been left alone
-// for ten minutes starts afresh.
+// Next returns the back-off after another attempt at now. It starts afresh after forgetAge without an attempt.
 func (b Backoff) Next(now time.Time) Backoff {
 	if b.Delay == 0 || now.Sub(b.Updated) > forgetAge {
 		return Backoff{Delay: FirstDelay, Updated: now}
@@ -25,7 +23,7 @@ func (b Backoff) Next(now time.Time) Backoff {
 	return Backoff{Delay: min(2*b.Delay, MaxDelay), Updated: now}
 }
 
-// Until returns when something that ended at a time may be tried again.
+// Until returns when an operation that ended at a time may be tried again.
 func (b Backoff) Until(ended, now time.Time) time.Time {
 	if b.Delay == 0 || now.Sub(b.Updated) > forgetAge {
 		return ended

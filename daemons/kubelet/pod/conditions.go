@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditions returns the pod's conditions: the kubelet's own worked out from s,
-// the others as they were.
+// conditions returns the pod's conditions. It computes the kubelet's own from s and keeps the others.
 func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	over := ""
 	switch s.Phase {
@@ -62,7 +61,7 @@ func conditions(f *Facts, s *corev1.PodStatus) []corev1.PodCondition {
 	return own
 }
 
-// kept returns the conditions of a pod that was rejected: that it was scheduled, and others' as they were.
+// kept returns the conditions of a rejected pod: PodScheduled and the conditions that other components own.
 func kept(f *Facts) []corev1.PodCondition {
 	var list []corev1.PodCondition
 	for _, was := range f.Pod.Status.Conditions {
@@ -133,7 +132,7 @@ func containersReady(f *Facts, s *corev1.PodStatus, over string) corev1.PodCondi
 		fmt.Sprintf("containers with unready status: %v", unready))
 }
 
-// gates returns what the pod's readiness gates still want.
+// gates returns a message for each readiness gate that is not satisfied.
 func gates(p *corev1.Pod) []string {
 	var missing []string
 	for _, g := range p.Spec.ReadinessGates {

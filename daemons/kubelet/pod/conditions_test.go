@@ -7,14 +7,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// An init container is ready when it has done its part; one that is restarted beside the others has started then.
+// The conditions list the containers that are not ready. An init container is ready when it has completed, and a
+// sidecar when it has started.
 func TestConditionsNameTheContainersThatThePodWaitsFor(t *testing.T) {
 	waits := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"x"}}}}
 	for _, row := range []struct {
 		name                 string
 		change               func(*Facts)
 		ready                []string // containers that are reported ready
-		initialized, waiting string   // messages of Initialized and ContainersReady
+		initialized, waiting string   // messages of the conditions Initialized and ContainersReady
 	}{
 		{"an init container runs", func(f *Facts) {
 			f.Pod.Spec.InitContainers = []corev1.Container{container("a"), container("b")}

@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ended returns how the pod has ended, or nil while it should run.
+// Ended returns how the pod has ended, or nil if it should run.
 func Ended(f *Facts) *End {
 	if f.Evicted != nil {
 		return f.Evicted
 	}
-	// What the API knows to be over stays over, whatever the runtime has forgotten.
+	// A pod that has ended in the API stays ended, even if the runtime no longer has its containers.
 	if p := f.Pod.Status.Phase; (p == corev1.PodFailed || p == corev1.PodSucceeded) && !Static(f.Pod) {
 		return &End{
 			Phase:    p,
@@ -33,13 +33,13 @@ func Ended(f *Facts) *End {
 	return finished(f)
 }
 
-// neverBegan reports whether nothing is known of the pod's containers, neither here nor in the API.
+// neverBegan reports whether neither the runtime nor the API knows any container of the pod.
 func neverBegan(f *Facts) bool {
 	s := &f.Pod.Status
 	return len(f.Containers) == 0 && len(f.Sandboxes) == 0 && len(s.ContainerStatuses)+len(s.InitContainerStatuses) == 0
 }
 
-// deadline returns when the pod's activeDeadlineSeconds are over.
+// deadline returns when the pod's activeDeadlineSeconds expire.
 func deadline(f *Facts) (time.Time, bool) {
 	if f.Pod.Spec.ActiveDeadlineSeconds == nil || f.Pod.Status.StartTime == nil {
 		return time.Time{}, false
@@ -47,7 +47,7 @@ func deadline(f *Facts) (time.Time, bool) {
 	return f.Pod.Status.StartTime.Add(time.Duration(*f.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
-// finished returns the end that the containers have come to by themselves.
+// finished returns the end that the pod's containers have reached by themselves, or nil.
 func finished(f *Facts) *End {
 	box := f.sandbox()
 	if box == nil {
@@ -78,8 +78,8 @@ func finished(f *Facts) *End {
 	return end
 }
 
-// anew reports whether a container that exited was stopped to be made as, or of the size that, its pod now wants it.
-// One of which the API knows that it ended for good has ended, whatever is wanted since.
+// anew reports whether an exited container was stopped because its image or size has changed, so that it must be
+// created again. A container that the API has as terminated for good is not created again.
 func (f *Facts) anew(spec *corev1.Container, c *Container) bool {
 	if _, resized := misfit(f.Pod, spec, c); !resized && (c.Hash == "" || c.Hash == Hash(spec)) {
 		return false
@@ -91,7 +91,7 @@ func (f *Facts) anew(spec *corev1.Container, c *Container) bool {
 	return !told || ShouldRestart(f.Pod, spec, c.ExitCode)
 }
 
-// ShouldRestart reports whether a container that exited with a code is to run again.
+// ShouldRestart reports whether a container that exited with the given code should run again.
 func ShouldRestart(p *corev1.Pod, spec *corev1.Container, code int32) bool {
 	if ephemeral(p, spec.Name) != nil {
 		return false
@@ -121,7 +121,7 @@ func isInit(p *corev1.Pod, spec *corev1.Container) bool {
 	return slices.ContainsFunc(p.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == spec.Name })
 }
 
-// Grace returns how long the pod's containers have to stop.
+// Grace returns the grace period for stopping the pod's containers.
 func Grace(f *Facts) time.Duration {
 	if s := f.Pod.DeletionGracePeriodSeconds; s != nil && f.Pod.DeletionTimestamp != nil {
 		return time.Duration(max(*s, 1)) * time.Second
@@ -150,8 +150,7 @@ func containerGrace(f *Facts, spec *corev1.Container, failed string) time.Durati
 	return specGrace(f.Pod)
 }
 
-// Hash identifies what of a container can only be changed by running a new one in
-// its place.
+// Hash returns a hash of the container's fields whose change needs a new container.
 func Hash(spec *corev1.Container) string {
 	h := fnv.New32a()
 	fmt.Fprintf(h, "%s\x00%s", spec.Name, spec.Image)

@@ -6,10 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Ephemeral containers are added to a pod that runs, to look into it. They are started
-// once, are never restarted, and the pod's phase and readiness do not depend on them.
+// Ephemeral containers are added to a running pod to inspect it. They are started once and never restarted. The pod's
+// phase and readiness do not depend on them.
 
-// plain is an ephemeral container in the shape of any other: the fields are the same.
+// plain converts an ephemeral container to a Container, which has the same fields.
 func plain(e *corev1.EphemeralContainer) *corev1.Container {
 	c := corev1.Container(e.EphemeralContainerCommon)
 	return &c
@@ -24,7 +24,7 @@ func ephemeral(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// Ephemeral reports whether a container was added to its pod to look into it.
+// Ephemeral reports whether the named container of a pod is an ephemeral container.
 func Ephemeral(p *corev1.Pod, name string) bool { return ephemeral(p, name) != nil }
 
 // Target returns the container whose processes an ephemeral container shares, or "".
@@ -37,7 +37,8 @@ func Target(p *corev1.Pod, name string) string {
 	return ""
 }
 
-// visit returns the start of the first ephemeral container that never was, in any sandbox.
+// visit returns the step for the first ephemeral container that has never run in any sandbox: its start, or the removal
+// of an attempt that was created but not started.
 func visit(f *Facts, box string) Step {
 	for i := range f.Pod.Spec.EphemeralContainers {
 		e := &f.Pod.Spec.EphemeralContainers[i]
@@ -54,7 +55,7 @@ func visit(f *Facts, box string) Step {
 	return Step{}
 }
 
-// visited says whether the API knows that an ephemeral container has run.
+// visited reports whether an ephemeral container has run according to the pod's status.
 func visited(p *corev1.Pod, name string) bool {
 	for _, s := range p.Status.EphemeralContainerStatuses {
 		if s.Name == name {
@@ -64,8 +65,7 @@ func visited(p *corev1.Pod, name string) bool {
 	return false
 }
 
-// nextVisit returns when an ephemeral container that could not be started is tried
-// again; zero means that none waits.
+// nextVisit returns when to retry the start of an ephemeral container. Zero means that none waits.
 func nextVisit(f *Facts) time.Time {
 	var soonest time.Time
 	for i := range f.Pod.Spec.EphemeralContainers {

@@ -1,7 +1,6 @@
-// Package pod decides what a pod needs next. Its functions take everything that
-// is known about one pod (its specification, what the runtime says, probe results,
-// failures, the time) as plain values and return the one next step, or the status to
-// report. They do nothing: carrying out steps is the kubelet's loop's.
+// Package pod decides what a pod needs next. Its functions take everything that is known about one pod as plain values:
+// its spec, the state in the runtime, probe results, failures and the time. They return the next step, or the status to
+// report. They have no effects; the kubelet's worker carries out the steps.
 package pod
 
 import (
@@ -11,42 +10,42 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Facts is all that is known about a pod at one moment.
+// Facts is everything that is known about a pod at one moment.
 type Facts struct {
 	Pod *corev1.Pod
 	Now time.Time
-	// Removed says that the pod's source (the API or the manifests) no longer has it.
+	// Removed reports that the pod's source (the API or the manifests) no longer has it.
 	Removed bool
 
 	Sandboxes  []Sandbox   // newest first
 	Containers []Container // newest first, of all sandboxes
 
-	Prepared bool // directories, cgroup and volumes are there
-	Released bool // they have been given back after the pod's end
-	Discard  bool // the machine wants back what is left of the pod's containers after its end
+	Prepared bool // directories, cgroup and volumes exist
+	Released bool // they were released after the pod's end
+	Discard  bool // the machine needs the disk space of the ended pod's containers
 
-	Admitted string // the sandbox whose network policies hold, by its id
+	Admitted string // ID of the sandbox whose network policies are in effect
 
-	Probes  map[string]Probe                   // by container id
-	Waits   map[string]Wait                    // by container name; "" is the pod as a whole
+	Probes  map[string]Probe                   // by container ID
+	Waits   map[string]Wait                    // by container name; "" means the whole pod
 	Backoff map[string]Backoff                 // by container name
-	Devices map[string][]corev1.ResourceStatus // by container name: how the devices that it was given are
-	Evicted *End                               // the node's decision to end the pod; nil when there is none
-	Resize  Resize                             // what keeps the pod from the size that the API wants
+	Devices map[string][]corev1.ResourceStatus // by container name: health of its devices
+	Evicted *End                               // the node's decision to end the pod, or nil
+	Resize  Resize                             // state of a pending or failed resize
 
 	HostIPs     []string
 	RuntimeName string // containerd
 }
 
-// End is how a pod that will not run again has ended.
+// End states how a pod that will not run again has ended.
 type End struct {
 	Phase           corev1.PodPhase
 	Reason, Message string
-	Rejected        bool // before anything of the pod was begun
-	Pressed         bool // the machine was short of something, which is not the pod's fault
+	Rejected        bool // before anything of the pod was started
+	Pressed         bool // evicted for a shortage of the machine, which the pod did not cause
 }
 
-// Sandbox is what the runtime says about a pod sandbox.
+// Sandbox is the state of a pod sandbox in the runtime.
 type Sandbox struct {
 	ID          string
 	Attempt     uint32
@@ -59,7 +58,7 @@ type Sandbox struct {
 // State is a container's state.
 type State int
 
-// The states that CRI knows.
+// These are the container states of CRI.
 const (
 	Created State = iota
 	Running
@@ -67,7 +66,7 @@ const (
 	Unknown
 )
 
-// Container is what the runtime says about one attempt to run a container.
+// Container is the state of one attempt to run a container in the runtime.
 type Container struct {
 	ID, Name, SandboxID        string
 	Attempt                    uint32
@@ -76,25 +75,25 @@ type Container struct {
 	ExitCode                   int32
 	Reason, Message            string
 	Image, ImageID             string
-	Hash                       string                // of the specification that it was made from
-	Size                       *Size                 // nil when the runtime does not say
-	User                       *corev1.ContainerUser // whom it was begun as; nil when the runtime does not say
-	StopSignal                 *corev1.Signal        // nil when the runtime does not say
-	ReadOnly                   []string              // where something is mounted read-only all the way down
+	Hash                       string                // hash of the spec from which it was created
+	Size                       *Size                 // nil if the runtime does not report it
+	User                       *corev1.ContainerUser // the user at its start; nil if the runtime does not report it
+	StopSignal                 *corev1.Signal        // nil if the runtime does not report it
+	ReadOnly                   []string              // paths of recursive read-only mounts
 }
 
-// Probe is what probes have found of one container.
+// Probe is the state of one container according to its probes.
 type Probe struct {
 	Started bool   // the startup probe has succeeded, or there is none
 	Ready   bool   // the readiness probe succeeds, or there is none
-	Failed  string // "liveness" or "startup" when that probe has failed for good
+	Failed  string // "liveness" or "startup" if that probe has reached its failure threshold
 }
 
-// Wait is why something is not tried again before a time.
+// Wait delays an attempt, and states why.
 type Wait struct {
-	Reason, Message               string // at first
-	BackoffReason, BackoffMessage string // from a second later on; empty keeps Reason
-	Image                         string // that could not be had: the container's, or one that it mounts
+	Reason, Message               string // shown first
+	BackoffReason, BackoffMessage string // shown after one second; an empty reason keeps Reason
+	Image                         string // image that could not be obtained: the container's or a mounted one
 	At, Until                     time.Time
 }
 
@@ -107,20 +106,20 @@ func (w Wait) shown(now time.Time) (reason, message string) {
 	return w.Reason, w.Message
 }
 
-// Mirror and static pods carry these annotations, as upstream's do.
+// These annotations mark mirror pods and static pods, as upstream's do.
 const (
 	SourceAnnotation = "kubernetes.io/config.source"
 	HashAnnotation   = "kubernetes.io/config.hash"
 	MirrorAnnotation = "kubernetes.io/config.mirror"
 )
 
-// Static reports whether a pod comes from a manifest rather than the API.
+// Static reports whether a pod comes from a manifest instead of the API.
 func Static(p *corev1.Pod) bool { return p.Annotations[SourceAnnotation] == "file" }
 
-// IsMirror reports whether an API pod only mirrors a static one.
+// IsMirror reports whether an API pod is the mirror of a static pod.
 func IsMirror(p *corev1.Pod) bool { return p.Annotations[MirrorAnnotation] != "" }
 
-// Sidecar reports whether an init container keeps running beside the others.
+// Sidecar reports whether an init container keeps running alongside the other containers.
 func Sidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -164,8 +163,8 @@ func (f *Facts) anyAlive() bool {
 		slices.ContainsFunc(f.Sandboxes, func(s Sandbox) bool { return s.Ready })
 }
 
-// probe returns the probes' findings of a container; before the first finding, a
-// container without the probe counts as having passed it.
+// probe returns the probe state of a container. Before the first result, a container without the respective probe
+// counts as having passed it.
 func (f *Facts) probe(spec *corev1.Container, c *Container) Probe {
 	if p, ok := f.Probes[c.ID]; ok {
 		return p

@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Node is what the downward API tells pods of their node.
+// Node holds the facts about the node that the downward API exposes to pods.
 type Node struct {
 	Name        string
 	IPs         []string
 	Allocatable corev1.ResourceList
 }
 
-// Field returns a field of a pod by its path, as the downward API does.
+// Field returns a field of a pod by its path, as defined by the downward API.
 func Field(p *corev1.Pod, path string, node Node) (string, error) {
 	if base, key, ok := subscript(path); ok {
 		switch base {
@@ -83,8 +83,8 @@ func formatMap(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// ResourceField returns a request or limit of a container, in units of the
-// selector's divisor rounded up. A limit that is not set is what the node has.
+// ResourceField returns a request or limit of a container in units of the selector's divisor, rounded up. A missing
+// limit is replaced by the node's allocatable amount.
 func ResourceField(
 	p *corev1.Pod,
 	spec *corev1.Container,
@@ -137,5 +137,5 @@ func find(p *corev1.Pod, name string) *corev1.Container {
 	return ephemeral(p, name)
 }
 
-// Find returns a container of a pod by its name, or nil.
+// Find returns the container of a pod with the given name, or nil.
 func Find(p *corev1.Pod, name string) *corev1.Container { return find(p, name) }

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the kubelet does about each field of a pod's specification, down to the last.
+// These maps list how the kubelet treats each field of a pod's spec.
 var (
-	// honoured fields are carried out.
+	// honoured fields are implemented.
 	honoured = map[string]string{
 		"PodSpec": "Volumes InitContainers Containers EphemeralContainers RestartPolicy " +
 			"TerminationGracePeriodSeconds ActiveDeadlineSeconds DNSPolicy " +
@@ -70,19 +70,19 @@ var (
 		"HostAlias":    "IP Hostnames",
 		"PodDNSConfig": "Nameservers Searches Options", "PodDNSConfigOption": "Name Value",
 		"PodReadinessGate": "ConditionType",
-		// all of what they are: a number in one of several spellings
+		// types that are used as a whole, such as numbers in several notations
 		"IntOrString": "Type IntVal StrVal", "Quantity": "i d s Format",
 		"EmptyDirVolumeSource": "SizeLimit Mode", "ProjectedVolumeSource": "Sources DefaultMode",
 		"VolumeProjection": "Secret DownwardAPI ConfigMap ServiceAccountToken ClusterTrustBundle",
 	}
-	// refused fields make the pod fail with an event, or keep it from starting with one; TestDemandsOfAPodAreRefused
-	// has those that fail it.
+	// refused fields make the pod fail with an event, or keep it from starting with an event.
+	// TestDemandsOfAPodAreRefused covers those that make it fail.
 	refused = map[string]string{
 		"PodSpec": "OS HostUsers", "SecurityContext": "ProcMount", "LifecycleHandler": "TCPSocket",
 		"EnvVarSource": "FileKeyRef", "VolumeMount": "BindMountOptions", "ContainerRestartRule": "Action",
 		"GRPCAction":           "Mode",
 		"EmptyDirVolumeSource": "Medium", "ProjectedVolumeSource": "DefaultUser",
-		// FailedMount: their type is not supported.
+		// These fail with FailedMount, because their type is not supported.
 		"VolumeSource": "GCEPersistentDisk AWSElasticBlockStore GitRepo NFS ISCSI Glusterfs RBD FlexVolume Cinder " +
 			"CephFS Flocker FC AzureFile VsphereVolume " +
 			"Quobyte AzureDisk PhotonPersistentDisk PortworxVolume ScaleIO StorageOS CSI",
@@ -91,18 +91,19 @@ var (
 		"KeyToPath": "User", "DownwardAPIVolumeFile": "User", "ServiceAccountTokenProjection": "User",
 		"ClusterTrustBundleProjection": "User",
 	}
-	// missing fields are neither carried out nor refused yet. The list may only shrink.
+	// missing fields are neither implemented nor rejected yet. The list may only shrink.
 	missing = map[string]string{
 		"PodSecurityContext": "SELinuxChangePolicy",
 	}
-	// harmless fields are others' to act on: the API server's, the scheduler's, controllers', or another system's.
+	// harmless fields are handled by other components: the API server, the scheduler, controllers or other operating
+	// systems.
 	harmless = map[string]string{
 		"PodSpec": "NodeSelector ServiceAccountName DeprecatedServiceAccount AutomountServiceAccountToken Affinity " +
 			"SchedulerName Tolerations PreemptionPolicy " +
 			"TopologySpreadConstraints SchedulingGates SchedulingGroup EvictionResponders",
 		"PodSecurityContext": "WindowsOptions", "SecurityContext": "WindowsOptions",
-		"EphemeralVolumeSource": "VolumeClaimTemplate", // a controller makes the claim
-		"ObjectFieldSelector":   "APIVersion",          // v1, there is no other
+		"EphemeralVolumeSource": "VolumeClaimTemplate", // a controller creates the claim
+		"ObjectFieldSelector":   "APIVersion",          // v1 is the only value
 	}
 )
 
@@ -136,7 +137,7 @@ func TestEveryFieldOfAPodIsDealtWithS23(t *testing.T) {
 		seen[typ] = true
 		name := typ.Name()
 		if name == "EphemeralContainerCommon" {
-			name = "Container" // the same fields
+			name = "Container" // it has the same fields
 		}
 		for i := range typ.NumField() {
 			f := typ.Field(i)
@@ -179,7 +180,7 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		change          func(*corev1.PodSpec)
-		reason, message string // message is a part of it
+		reason, message string // message is a substring of the actual one
 	}{
 		{"nothing special", func(*corev1.PodSpec) {}, "", ""},
 		{"another system", func(s *corev1.PodSpec) { s.OS = &corev1.PodOS{Name: corev1.Windows} }, "PodOSNotSupported",

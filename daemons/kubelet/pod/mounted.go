@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mounted is what a container's status says of its volumes. A mount that is to be read-only all the way down where that
-// is possible is what its container was made with; c is nil as long as that is not known.
+// mounted returns the volume mounts for a container's status. For IfPossible, whether a mount is recursively read-only
+// depends on how the container was created. c is nil as long as that is unknown.
 func mounted(spec *corev1.Container, c *Container) []corev1.VolumeMountStatus {
 	var list []corev1.VolumeMountStatus
 	for _, m := range spec.VolumeMounts {

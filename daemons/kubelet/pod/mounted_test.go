@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a container's status says of how its volumes are mounted, before it is made and after.
+// The status of a container lists its volume mounts before and after the container was created.
 func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 	mode := func(m corev1.RecursiveReadOnlyMode) *corev1.RecursiveReadOnlyMode { return &m }
 	spec := container("m")
@@ -52,8 +52,7 @@ func TestAContainersStatusSaysHowItsVolumesAreMounted(t *testing.T) {
 	}
 }
 
-// Whom a container was begun as, and the signal that ends it, are what the runtime says of it; of all kinds of
-// containers.
+// The user and the stop signal in a container's status come from the runtime, for all types of containers.
 func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
 	signal := corev1.SIGUSR1
 	user := &corev1.ContainerUser{
@@ -79,7 +78,7 @@ func TestAContainersStatusSaysWhoItIsAndWhatEndsIt(t *testing.T) {
 	}
 }
 
-// How a container's devices are is said while it has them, and as it was when they have been taken back.
+// The status has the health of a container's devices while they are prepared, and the last health afterwards.
 func TestAContainersStatusSaysHowItsDevicesAre(t *testing.T) {
 	is := func(health corev1.ResourceHealthStatus) []corev1.ResourceStatus {
 		return []corev1.ResourceStatus{

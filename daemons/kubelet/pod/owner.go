@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ownedByOthers reports whether files of a volume are to belong to a user other than root, which this kubelet does not
-// do.
+// ownedByOthers reports whether files of a volume should belong to a user other than root. This kubelet does not
+// support that.
 func ownedByOthers(v *corev1.Volume) bool {
 	keys := func(items []corev1.KeyToPath) bool {
 		return slices.ContainsFunc(items, func(i corev1.KeyToPath) bool { return i.User != nil })

@@ -8,9 +8,9 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// QOS returns a pod's quality of service class: Guaranteed when every container
-// limits CPU and memory and requests no less, BestEffort when none asks for
-// anything, Burstable otherwise. What the pod as a whole asks for stands for its containers.
+// QOS returns a pod's quality of service class. It is Guaranteed if every container has CPU and memory limits, and
+// requests equal to them. It is BestEffort if no container has requests or limits, and Burstable otherwise. Pod-level
+// resources take the place of the containers' resources.
 func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass
@@ -46,7 +46,7 @@ func QOS(p *corev1.Pod) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-// MinShares are the fewest cgroup v1 shares that there are.
+// MinShares is the kernel's minimum of cgroup v1 CPU shares.
 const MinShares = 2
 
 // CPUShares converts a CPU request to cgroup v1 shares.
@@ -57,10 +57,10 @@ func CPUShares(cpu apiresource.Quantity) int64 {
 	return min(max(cpu.MilliValue()*1024/1000, MinShares), 262144)
 }
 
-// CPUPeriod is the period of CPUQuota, in microseconds.
+// CPUPeriod is the period of a CPU quota, in microseconds.
 const CPUPeriod = 100000
 
-// CPUQuota converts a CPU limit to a quota of CPUPeriod; 0 is no limit.
+// CPUQuota converts a CPU limit to microseconds per CPUPeriod. 0 means no limit.
 func CPUQuota(cpu apiresource.Quantity) int64 {
 	if cpu.IsZero() {
 		return 0
@@ -68,8 +68,8 @@ func CPUQuota(cpu apiresource.Quantity) int64 {
 	return max(cpu.MilliValue()*CPUPeriod/1000, 1000)
 }
 
-// OOMScoreAdj returns how willingly the kernel kills a container when memory runs
-// out: guaranteed pods last, the rest by the share of memory they did not ask for.
+// OOMScoreAdj returns the oom_score_adj of a container: lowest for guaranteed pods, otherwise higher the less memory
+// the container requests.
 func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 	if p.Spec.PriorityClassName == "system-node-critical" || Static(p) {
 		return -997
@@ -83,13 +83,13 @@ func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 	if capacity <= 0 {
 		return 999
 	}
-	least := int64(math.MaxInt64) // that a container proper requests
+	least := int64(math.MaxInt64) // smallest memory request of a regular container
 	for i := range p.Spec.Containers {
 		least = min(least, p.Spec.Containers[i].Resources.Requests.Memory().Value())
 	}
 	request := c.Resources.Requests.Memory().Value()
 	if Sidecar(c) && isInit(p, c) && least < math.MaxInt64 {
-		request = max(request, least) // it is not killed before those that it serves
+		request = max(request, least) // a sidecar must not be killed before the containers that it serves
 	}
 	if resource.IsPodLevelRequestsSet(p) {
 		request += unclaimed(p)
@@ -97,7 +97,8 @@ func OOMScoreAdj(p *corev1.Pod, c *corev1.Container, capacity int64) int64 {
 	return min(max(1000-1000*request/capacity, 3), 999)
 }
 
-// unclaimed returns each container's part of the memory that the pod as a whole requests beyond what its containers do.
+// unclaimed returns each container's share of the memory that the pod-level request exceeds the containers' requests
+// by.
 func unclaimed(p *corev1.Pod) int64 {
 	whole, parts := p.Spec.Resources.Requests[corev1.ResourceMemory], resource.AggregateContainerRequests(
 		p,
@@ -112,11 +113,11 @@ func unclaimed(p *corev1.Pod) int64 {
 	return max(whole.Value()-parts.Memory().Value(), 0) / max(count, 1)
 }
 
-// systemCritical is the least priority of pods without which a node or the cluster does not work.
+// systemCritical is the lowest priority of pods that a node or the cluster needs to work.
 const systemCritical = 2000000000
 
-// Critical reports whether a pod is one without which a node or the cluster does not work: it comes also when the
-// machine is short of something, and is not evicted for that.
+// Critical reports whether a node or the cluster needs a pod to work. Such a pod is accepted even if the machine is
+// short of resources, and it is not evicted for that.
 func Critical(p *corev1.Pod) bool {
 	return Static(p) || IsMirror(p) || p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical
 }

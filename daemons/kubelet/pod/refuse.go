@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SafeSysctls are what of the kernel a pod may set that concerns nobody else: upstream's list.
+// SafeSysctls are the sysctls that pods may set because they only affect the pod itself. The list is upstream's.
 var SafeSysctls = []string{
 	"kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
 	"net.ipv4.ip_unprivileged_port_start", "net.ipv4.ip_local_reserved_ports", "net.ipv4.tcp_keepalive_time",
@@ -17,9 +17,9 @@ var SafeSysctls = []string{
 	"net.ipv4.tcp_keepalive_intvl", "net.ipv4.tcp_keepalive_probes", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
 }
 
-// Refuse returns why a node of this kind can never run a pod, or nil: what a pod demands and does not get would be
-// dropped otherwise, and the pod run with less than it was promised. unsafe are the sysctls, or prefixes that end with
-// *, that the node's owner allows besides the safe ones.
+// Refuse returns why this kubelet can never run a pod, or nil. Without the rejection, an unsupported field would be
+// ignored silently. unsafe lists the sysctls that the node's configuration allows besides the safe ones; an entry that
+// ends with * is a prefix.
 func Refuse(p *corev1.Pod, unsafe []string) *End {
 	refuse := func(reason, format string, args ...any) *End {
 		return &End{Phase: corev1.PodFailed, Reason: reason, Message: fmt.Sprintf(format, args...), Rejected: true}
@@ -71,8 +71,8 @@ func Refuse(p *corev1.Pod, unsafe []string) *End {
 	return nil
 }
 
-// RefuseContainer returns why a node of this kind cannot run one container of a pod, or nil. It is for ephemeral
-// containers: they come when the pod runs already, and are no reason to end it.
+// RefuseContainer returns why this kubelet cannot run one container of a pod, or nil. It is for ephemeral containers,
+// which are added while the pod runs and must not end it.
 func RefuseContainer(c *corev1.Container) *End {
 	end := refuseContainer(c)
 	if end != nil {
@@ -81,7 +81,7 @@ func RefuseContainer(c *corev1.Container) *End {
 	return end
 }
 
-// refuseContainer is Refuse for what one container demands.
+// refuseContainer checks the fields of one container for Refuse.
 func refuseContainer(c *corev1.Container) *End {
 	refuse := func(reason, format string, args ...any) *End {
 		return &End{

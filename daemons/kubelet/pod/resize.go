@@ -11,29 +11,29 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A pod has three sizes: the one that the API wants, the one that its node has given it, and the one that its
-// containers run with. The node gives what fits, and holds the pod to what it was given before as long as that is not
-// so. Facts.Pod has the given size.
+// A pod has three sizes: the wanted size in its spec, the size that its node has allocated, and the size that its
+// containers run with. The node allocates a wanted size if it fits, and keeps the previous allocation until then.
+// Facts.Pod has the allocated size.
 
-// Resize is what is in the way of a pod's resize.
+// Resize is the state of a pod's resize.
 type Resize struct {
-	// Pending is why the node does not give what the API wants: corev1.PodReasonDeferred or PodReasonInfeasible; empty
-	// when it does.
+	// Pending is why the node has not allocated the wanted size: corev1.PodReasonDeferred or PodReasonInfeasible. It is
+	// empty if the node has.
 	Pending, Message string
-	Error            string // of the last try to give containers what the node gave the pod
-	// Held are the times before which containers are not resized again, by their names.
+	Error            string // of the last attempt to apply the allocated size to the containers
+	// Held maps container names to the times before which they are not resized again.
 	Held map[string]time.Time
-	// Whole says that the group of all containers of the pod has another size than the node gave it.
+	// Whole reports that the pod's cgroup does not have the allocated size yet.
 	Whole bool
-	// Begun is the generation of the pod at which the node last gave it another size, until its containers have that; 0
-	// is none.
+	// Begun is the generation of the pod at which the node last allocated a new size, until all containers have that
+	// size. 0 means none.
 	Begun int64
 }
 
-// Size is how much CPU and memory a container runs with; a zero limit is none.
+// Size is the CPU and memory that a container runs with. A zero limit means no limit.
 type Size struct {
 	CPUShares, CPUQuota, CPUPeriod int64
-	Memory                         int64 // limit, bytes
+	Memory                         int64 // limit in bytes
 }
 
 // SizeOf returns the size of a container with the given requests and limits.
@@ -53,13 +53,14 @@ func SizeOf(r corev1.ResourceRequirements) Size {
 	return s
 }
 
-// Allocation is what a node has given the containers of a pod, by their names, and the pod as a whole where it says so.
+// Allocation maps container names to the resources that the node has allocated. The pod-level resources have the key
+// podLevel.
 type Allocation map[string]corev1.ResourceRequirements
 
-// podLevel is the name of the pod as a whole in an Allocation.
+// podLevel is the key of the pod-level resources in an Allocation.
 const podLevel = ""
 
-// resizable returns the containers whose size may change while they run: those proper, and sidecars.
+// resizable returns the containers that can be resized while they run: sidecars and regular containers.
 func resizable(p *corev1.Pod) []*corev1.Container {
 	var all []*corev1.Container
 	for i := range p.Spec.InitContainers {
@@ -73,7 +74,7 @@ func resizable(p *corev1.Pod) []*corev1.Container {
 	return all
 }
 
-// Wanted returns what the API wants a pod to be given.
+// Wanted returns the resources in a pod's spec.
 func Wanted(p *corev1.Pod) Allocation {
 	a := Allocation{}
 	for _, c := range resizable(p) {
@@ -85,7 +86,8 @@ func Wanted(p *corev1.Pod) Allocation {
 	return a
 }
 
-// Given returns what a kubelet before this one had given a pod, as far as the pod's status says so.
+// Given returns the resources that an earlier kubelet allocated to a pod, according to the pod's status. Resources that
+// the status does not report have the wanted values.
 func Given(p *corev1.Pod) Allocation {
 	a := Wanted(p)
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -98,7 +100,7 @@ func Given(p *corev1.Pod) Allocation {
 			Claims:   a[s.Name].Claims,
 		}
 		for name, limit := range was.Limits {
-			// Status has the limits that the container runs with, which a resize may not have reached yet.
+			// Status reports the limits that the container runs with, which a running resize may still have to change.
 			if request, ok := was.Requests[name]; ok && request.Cmp(limit) > 0 {
 				was.Limits = was.Limits.DeepCopy()
 				was.Limits[name] = request
@@ -129,8 +131,8 @@ func asReported(p *corev1.Pod, wanted, reported corev1.ResourceList) corev1.Reso
 	return out
 }
 
-// Allocated returns the pod as the node has it: with what its containers were given. It is p itself when that is what p
-// wants.
+// Allocated returns the pod with the allocated resources in its spec. It returns p itself if they equal the wanted
+// ones.
 func Allocated(p *corev1.Pod, a Allocation) *corev1.Pod {
 	if len(a) == 0 || equality.Semantic.DeepEqual(Wanted(p), a) {
 		return p
@@ -148,8 +150,8 @@ func Allocated(p *corev1.Pod, a Allocation) *corev1.Pod {
 	return p
 }
 
-// misfit reports whether a container runs with another size than it was given, and whether only a restart brings the
-// new one.
+// misfit reports whether a container runs with another size than the allocated one, and whether the change needs a
+// restart.
 func misfit(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bool) {
 	if c.Size == nil ||
 		!slices.ContainsFunc(resizable(p), func(r *corev1.Container) bool { return r.Name == spec.Name }) {
@@ -167,10 +169,10 @@ func misfit(p *corev1.Pod, spec *corev1.Container, c *Container) (is, restart bo
 	return cpu || memory, restart
 }
 
-// Resizing reports whether the pod, or a container of it, has another size than it was given.
+// Resizing reports whether the pod's cgroup or one of its containers does not have the allocated size yet.
 func Resizing(f *Facts) bool { return f.Resize.Whole || ContainersResizing(f) }
 
-// ContainersResizing reports whether a container of the pod runs with another size than it was given.
+// ContainersResizing reports whether a container of the pod runs with another size than the allocated one.
 func ContainersResizing(f *Facts) bool {
 	return slices.ContainsFunc(resizable(f.Pod), func(spec *corev1.Container) bool {
 		c := f.newest(spec.Name)
@@ -182,8 +184,8 @@ func ContainersResizing(f *Facts) bool {
 	})
 }
 
-// actual returns what a container runs with, in the words of what it was given. Requests of memory are the node's to
-// know alone.
+// actual returns the resources that a container runs with, in the form of a spec. The memory request is the allocated
+// one, because the runtime does not know it.
 func actual(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.ResourceRequirements {
 	r := spec.Resources.DeepCopy()
 	if is, _ := misfit(p, spec, c); !is || c.State != Running {
@@ -225,7 +227,7 @@ func actual(p *corev1.Pod, spec *corev1.Container, c *Container) *corev1.Resourc
 	return r
 }
 
-// sized adds to a container's status what it was given and what it runs with.
+// sized adds the allocated and actual resources to a container's status.
 func sized(f *Facts, spec *corev1.Container, s corev1.ContainerStatus) corev1.ContainerStatus {
 	s.AllocatedResources = spec.Resources.Requests.DeepCopy()
 	if c := f.newest(spec.Name); c != nil {
@@ -234,13 +236,13 @@ func sized(f *Facts, spec *corev1.Container, s corev1.ContainerStatus) corev1.Co
 		s.Resources = spec.Resources.DeepCopy()
 	}
 	if s.AllocatedResourcesStatus = f.Devices[spec.Name]; s.AllocatedResourcesStatus == nil {
-		// When the devices have been taken back, it says still how they were: that may be why the pod has ended.
+		// After the devices were unprepared, keep their last health: it may be the reason why the pod ended.
 		s.AllocatedResourcesStatus = lastDevices(f.Pod, spec.Name)
 	}
 	return s
 }
 
-// lastDevices is how the devices of a container were when its status was last written.
+// lastDevices returns the device health in a container's last written status.
 func lastDevices(p *corev1.Pod, container string) []corev1.ResourceStatus {
 	for _, last := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if last.Name == container {
@@ -250,7 +252,7 @@ func lastDevices(p *corev1.Pod, container string) []corev1.ResourceStatus {
 	return nil
 }
 
-// resizeConditions returns the conditions of a resize that is under way or cannot be.
+// resizeConditions returns the conditions of a pending or running resize. over means that the pod has ended.
 func resizeConditions(f *Facts, over bool) []corev1.PodCondition {
 	var list []corev1.PodCondition
 	if over {
@@ -277,7 +279,7 @@ func resizeConditions(f *Facts, over bool) []corev1.PodCondition {
 	return list
 }
 
-// ResizeMessage is what events say of a pod's resize: upstream's words, with the sizes as JSON.
+// ResizeMessage returns the message of an event about a pod's resize, in upstream's wording with the sizes as JSON.
 func ResizeMessage(what string, p *corev1.Pod, problem string) string {
 	type container struct {
 		Name      string                      `json:"name"`

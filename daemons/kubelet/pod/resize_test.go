@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// sizes is a container's resources: requests and limits alike.
+// sizes returns resources with equal requests and limits.
 func sizes(cpu, memory string) corev1.ResourceRequirements {
 	l := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse(cpu),
@@ -105,7 +105,7 @@ func TestResizesThatWaitAreTold(t *testing.T) {
 		t.Errorf("in progress: %+v", c)
 	}
 	f.Pod.Status, f.Resize = s, Resize{}
-	f.Containers[0].Size = nil // a runtime that does not say
+	f.Containers[0].Size = nil // a runtime that does not report sizes
 	if s := Status(f); conditionOf(s, corev1.PodResizePending) != nil ||
 		conditionOf(s, corev1.PodResizeInProgress) != nil {
 		t.Errorf("conditions stay: %+v", s.Conditions)

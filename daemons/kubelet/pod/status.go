@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Status returns the status to report for a pod. Conditions that others own are
-// kept, and a condition's transition time changes only with its status.
+// Status returns the status to report for a pod. It keeps the conditions that other components own. A condition's
+// transition time changes only with its status.
 func Status(f *Facts) corev1.PodStatus {
 	old := f.Pod.Status
 	s := corev1.PodStatus{
@@ -37,7 +37,7 @@ func Status(f *Facts) corev1.PodStatus {
 	}
 	end := Ended(f)
 	if end != nil && end.Rejected {
-		// Containers that never were have no state: to say that they wait would be to say that they come.
+		// Containers that were never started get no status. A waiting state would announce that they will start.
 		s.Phase, s.Reason, s.Message = end.Phase, end.Reason, end.Message
 		s.Conditions = kept(f)
 		return s
@@ -61,7 +61,7 @@ func Status(f *Facts) corev1.PodStatus {
 	)
 	switch {
 	case end != nil && !f.anyAlive():
-		// A pod is over only when its containers are: others count on that.
+		// The phase is terminal only when all containers have ended, because other components rely on that.
 		s.Phase, s.Reason, s.Message = end.Phase, end.Reason, end.Message
 	case end != nil && (old.Phase == corev1.PodFailed || old.Phase == corev1.PodSucceeded):
 		s.Phase, s.Reason, s.Message = old.Phase, old.Reason, old.Message
@@ -75,13 +75,13 @@ func Status(f *Facts) corev1.PodStatus {
 	}
 	s.AllocatedResources, s.Resources = whole(f.Pod, s.Phase)
 	if f.Resize.Whole && old.Resources != nil {
-		s.Resources = old.Resources // it still has what it had
+		s.Resources = old.Resources // the pod's cgroup still has the previous size
 	}
 	s.Conditions = conditions(f, &s)
 	return s
 }
 
-// endPhase is the phase of a pod all of whose containers were ended from outside.
+// endPhase returns the phase of a pod whose containers were all stopped from outside.
 func endPhase(all []corev1.ContainerStatus) corev1.PodPhase {
 	for _, c := range all {
 		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 0 {
@@ -98,7 +98,7 @@ func podIPs(f *Facts) []string {
 	if box := f.sandbox(); box != nil && (box.Ready || len(box.IPs) > 0) {
 		return box.IPs
 	}
-	// An ended pod keeps the address it had.
+	// An ended pod keeps its last addresses.
 	var ips []string
 	if f.Pod.DeletionTimestamp != nil || Ended(f) != nil {
 		for _, ip := range f.Pod.Status.PodIPs {
@@ -108,7 +108,7 @@ func podIPs(f *Facts) []string {
 	return ips
 }
 
-// phase is the phase of a pod that has not ended.
+// phase returns the phase of a pod that has not ended.
 func phase(f *Facts) corev1.PodPhase {
 	if !Initialized(f) {
 		return corev1.PodPending
@@ -121,7 +121,7 @@ func phase(f *Facts) corev1.PodPhase {
 	return corev1.PodRunning
 }
 
-// Initialized reports whether all init containers have done their part.
+// Initialized reports whether all init containers have completed. Sidecars must have started.
 func Initialized(f *Facts) bool {
 	box := f.sandbox()
 	if box == nil {
@@ -164,7 +164,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	if len(attempts) == 0 {
 		for _, last := range slices.Concat(f.Pod.Status.ContainerStatuses, f.Pod.Status.InitContainerStatuses,
 			f.Pod.Status.EphemeralContainerStatuses) {
-			// The runtime has forgotten it; the API has not.
+			// The runtime no longer has the container, but the API has its end.
 			if last.Name == spec.Name && last.State.Terminated != nil &&
 				(end != nil || f.Pod.DeletionTimestamp != nil) {
 				last.Ready = init && last.State.Terminated.ExitCode == 0
@@ -185,7 +185,8 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	s.RestartCount = int32(c.Attempt)
 	s.ContainerID = f.RuntimeName + "://" + c.ID
 	s.ImageID, s.User = c.ImageID, c.User
-	if l := spec.Lifecycle; l != nil && l.StopSignal != nil { // what its image says is nobody's wish
+	// Report the signal only if the spec sets one, not the image's default.
+	if l := spec.Lifecycle; l != nil && l.StopSignal != nil {
 		s.StopSignal = c.StopSignal
 	}
 	if c.Image != "" {
@@ -209,12 +210,12 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	if stopping || init && !Sidecar(spec) && c.ExitCode == 0 || done && !f.anew(spec, c) {
 		return s
 	}
-	if done { // what is made anew has not ended for good, which a terminated state would say
+	if done { // a container that will be created again is not terminated for good
 		s.LastTerminationState.Terminated = s.State.Terminated
 		s.State = corev1.ContainerState{Waiting: waiting(f)}
 		return s
 	}
-	// It will run again: show why it does not yet, and how it last ended.
+	// It will run again: report why it waits and how it last ended.
 	if until := f.Backoff[spec.Name].Until(c.Finished, f.Now); f.Now.Before(until) {
 		s.LastTerminationState.Terminated = s.State.Terminated
 		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
@@ -229,7 +230,7 @@ func containerStatus(f *Facts, spec *corev1.Container, init bool, end *End) core
 	return s
 }
 
-// CrashMessage says that a container's restart is held back.
+// CrashMessage returns the message that a container's restart is delayed.
 func CrashMessage(p *corev1.Pod, container string, b Backoff) string {
 	return fmt.Sprintf(
 		"back-off %s restarting failed container=%s pod=%s_%s(%s)",

@@ -9,20 +9,20 @@ import (
 // Kind names a step.
 type Kind string
 
-// The steps, in the order in which a pod's life has them.
+// These are the steps, in the order of a pod's life. Each comment starts with the fields of Step that are set.
 const (
-	Prepare          Kind = "prepare"           // directories, cgroup, volumes
+	Prepare          Kind = "prepare"           // create directories, cgroup and volumes
 	RunSandbox       Kind = "run sandbox"       // Attempt
-	Admit            Kind = "admit"             // SandboxID: wait until the pod's network policies hold
+	Admit            Kind = "admit"             // SandboxID: wait until the pod's network policies are in effect
 	Start            Kind = "start"             // Container, Attempt: pull, create, start, postStart
-	Kill             Kind = "kill"              // Container, ID, Grace, Message: one container
-	ResizeContainer  Kind = "resize"            // Container, ID: give it the CPU and memory that the pod has
-	KillPod          Kind = "kill pod"          // Grace: all containers, then the sandbox
-	RemoveContainers Kind = "remove containers" // IDs: dead attempts that nothing needs
-	RemoveSandboxes  Kind = "remove sandboxes"  // IDs: dead sandboxes that nothing needs
-	Release          Kind = "release"           // give volumes and cgroup back, keep containers for their logs
-	Remove           Kind = "remove"            // everything that is left, then the API object
-	Rest             Kind = "rest"              // nothing until At, or until something changes
+	Kill             Kind = "kill"              // Container, ID, Grace, Message: stop one container
+	ResizeContainer  Kind = "resize"            // Container, ID: apply the pod's CPU and memory
+	KillPod          Kind = "kill pod"          // Grace: stop all containers, then the sandbox
+	RemoveContainers Kind = "remove containers" // IDs: remove ended attempts that are no longer needed
+	RemoveSandboxes  Kind = "remove sandboxes"  // IDs: remove dead sandboxes that are no longer needed
+	Release          Kind = "release"           // release volumes and cgroup, keep containers for their logs
+	Remove           Kind = "remove"            // remove everything that is left, then the API object
+	Rest             Kind = "rest"              // do nothing until At, or until something changes
 )
 
 // Step is what a pod needs next.
@@ -35,12 +35,12 @@ type Step struct {
 	SandboxID string
 	Grace     time.Duration
 	Message   string
-	Restart   bool      // Start: an earlier attempt ended, which counts for the back-off
-	KeepLogs  bool      // RemoveContainers: their logs stay
-	At        time.Time // Rest: zero means no time of its own
+	Restart   bool      // Start: an earlier attempt has ended, which counts for the back-off
+	KeepLogs  bool      // RemoveContainers: keep their logs
+	At        time.Time // Rest: zero means that there is no fixed time
 }
 
-// Next returns the one step that the pod needs now.
+// Next returns the next step of the pod.
 func Next(f *Facts) Step {
 	if f.Removed || f.Pod.DeletionTimestamp != nil && !IsMirror(f.Pod) {
 		if f.anyAlive() {
@@ -71,7 +71,7 @@ func Next(f *Facts) Step {
 	}
 	box := f.sandbox()
 	if box == nil || !box.Ready || len(box.IPs) == 0 && !box.HostNetwork {
-		// What a lost sandbox leaves running has no network any more.
+		// Containers that still run in a lost sandbox have no network any more.
 		if f.anyAlive() {
 			return Step{Kind: KillPod, Grace: Grace(f)}
 		}
@@ -95,16 +95,15 @@ func Next(f *Facts) Step {
 	}
 }
 
-// discards reports whether the containers of an ended pod are removed before the pod: those of an evicted pod, to free
-// what they have written, and others when the machine is short of disk space, which also removes their logs. The API
-// server knows by then how they ended.
+// discards reports whether the containers of an ended pod are removed before the pod. Those of an evicted pod are, to
+// free their data. Others are when the machine is short of disk space, which also removes their logs. The API server
+// already knows how they ended.
 func discards(f *Facts) bool {
 	over := f.Pod.Status.Phase == corev1.PodFailed || f.Pod.Status.Phase == corev1.PodSucceeded
 	return len(f.Containers) > 0 && over && !Static(f.Pod) && (f.Discard || f.Pod.Status.Reason == "Evicted")
 }
 
-// admitted puts the question whether the pod's network policies hold before the start of anything in a sandbox for
-// which it was not asked.
+// admitted returns Admit instead of a Start in a sandbox whose network policies are not yet known to be in effect.
 func admitted(f *Facts, box *Sandbox, step Step) Step {
 	if step.Kind == Start && !box.HostNetwork && f.Admitted != box.ID {
 		return Step{Kind: Admit, SandboxID: box.ID}
@@ -112,8 +111,8 @@ func admitted(f *Facts, box *Sandbox, step Step) Step {
 	return step
 }
 
-// containers returns the next step of the pod's containers in their sandbox, or
-// none and the time before which none can come (zero: no such time).
+// containers returns the next step for the pod's containers in their sandbox. If there is none, it returns the time
+// until which none can come; zero means that there is no such time.
 func containers(f *Facts, box string) (Step, time.Time) {
 	var soonest time.Time
 	later := func(t time.Time) {
@@ -121,8 +120,8 @@ func containers(f *Facts, box string) (Step, time.Time) {
 			soonest = t
 		}
 	}
-	// Once a container proper exists in this sandbox, initialization was done,
-	// even when what did it has been cleaned away.
+	// If a regular container exists in this sandbox, initialization was completed, even if the init containers were
+	// removed since.
 	initialized := false
 	for i := range f.Pod.Spec.Containers {
 		initialized = initialized || f.current(f.Pod.Spec.Containers[i].Name, box) != nil
@@ -158,8 +157,7 @@ func containers(f *Facts, box string) (Step, time.Time) {
 	return Step{}, soonest
 }
 
-// alive returns what it takes to have one container running, as far as its restart
-// policy wants that.
+// alive returns the next step to get one container running, if its restart policy wants that.
 func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 	c := f.current(spec.Name, box)
 	if w, ok := f.Waits[spec.Name]; ok && f.Now.Before(w.Until) && (c == nil || c.State != Running) {
@@ -171,14 +169,14 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 	start := Step{Kind: Start, Container: spec.Name, SandboxID: box, Attempt: f.nextAttempt(spec.Name)}
 	switch {
 	case c == nil:
-		// What was completed in a sandbox that is lost is not done again.
+		// A container that completed in a lost sandbox is not run again.
 		if old := f.newest(spec.Name); old != nil && old.State == Exited && !isInit(f.Pod, spec) &&
 			!ShouldRestart(f.Pod, spec, old.ExitCode) {
 			return Step{}, time.Time{}
 		}
 		return start, time.Time{}
 	case c.State == Created:
-		// Creating succeeded and starting did not: make a new one in its place.
+		// The container was created but not started: replace it.
 		return Step{Kind: RemoveContainers, IDs: []string{c.ID}}, time.Time{}
 	case c.State == Running:
 		probe := f.probe(spec, c)
@@ -216,8 +214,7 @@ func alive(f *Facts, spec *corev1.Container, box string) (Step, time.Time) {
 	return start, time.Time{}
 }
 
-// rest waits for the given time, the pod's deadline or the end of a failure's
-// first showing, whichever comes first.
+// rest returns a Rest step until the given time, or until the pod's deadline if that is earlier.
 func rest(f *Facts, until time.Time) Step {
 	if deadline, ok := deadline(f); ok && (until.IsZero() || deadline.Before(until)) {
 		until = deadline
@@ -225,8 +222,8 @@ func rest(f *Facts, until time.Time) Step {
 	return Step{Kind: Rest, At: until}
 }
 
-// garbage returns what can go: attempts before the last but one (whose log
-// `kubectl logs --previous` shows), and sandboxes that nothing is in.
+// garbage returns the step that removes unneeded containers and empty sandboxes. The last two attempts of a container
+// are kept, because `kubectl logs --previous` shows the log of the last but one.
 func garbage(f *Facts, box string) Step {
 	seen := map[string]int{}
 	used := map[string]bool{box: true}

@@ -22,8 +22,7 @@ func sidecar(name string) corev1.Container {
 	return c
 }
 
-// facts are of a pod with the containers init (a), sidecar (s) and main (m) as far
-// as they are named, whose sandbox b0 is ready.
+// facts returns the facts of a running pod with one container m and the ready sandbox b0. change modifies them.
 func facts(change func(*Facts)) *Facts {
 	f := &Facts{
 		Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "d", UID: "u"}, Spec: corev1.PodSpec{
@@ -290,7 +289,7 @@ func TestStatusOfAPodS23(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Facts)
-		want   string // phase, state of m, ready of pod
+		want   string // phase, state of m, readiness of the pod
 	}{
 		{"new", func(f *Facts) { f.Sandboxes = nil }, "Pending waiting ContainerCreating False"},
 		{"runs", func(f *Facts) { f.Containers = []Container{ran("m", 0, Running, 0, 0)} }, "Running running True"},
@@ -388,8 +387,7 @@ func TestConditionKeepsItsTransitionTimeWhileItsStatusStays(t *testing.T) {
 	}
 }
 
-// A pod that is left to its steps comes to rest, whatever happened before.
-// Jobs' rules about failed pods tell the machine's trouble from the pod's own by it.
+// The podFailurePolicy of a Job uses this condition to distinguish a node's shortage from the pod's own failure.
 func TestAPodSaysThatItsMachineEndedIt(t *testing.T) {
 	before := corev1.PodCondition{
 		Type:   corev1.DisruptionTarget,

@@ -5,8 +5,8 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// whole is what a pod has as a whole of its node: what was allocated to it, and what holds for it now. What limits the
-// containers of a running pod together is there only where it is known of all of them, or said of the pod itself.
+// whole returns a pod's resources for its status: the allocated requests, and the requests and limits in effect. For a
+// running pod, a limit is included only if all containers have one or the pod-level resources set it.
 func whole(p *corev1.Pod, phase corev1.PodPhase) (corev1.ResourceList, *corev1.ResourceRequirements) {
 	r := &corev1.ResourceRequirements{}
 	if p.Spec.Resources != nil {
@@ -37,7 +37,7 @@ func whole(p *corev1.Pod, phase corev1.PodPhase) (corev1.ResourceList, *corev1.R
 	return allocated, r
 }
 
-// limited says whether there is a limit for all containers of a pod together.
+// limited reports whether a limit exists for all containers of a pod together.
 func limited(p *corev1.Pod, name corev1.ResourceName) bool {
 	if p.Spec.Resources != nil {
 		if limit := p.Spec.Resources.Limits[name]; !limit.IsZero() {

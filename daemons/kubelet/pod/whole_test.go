@@ -19,7 +19,7 @@ func amounts(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// What a pod's status says that it has as a whole, also of pods that say nothing of the whole themselves.
+// The status of a pod has its total resources, also for pods without pod-level resources.
 func TestAPodsStatusSaysWhatItHasAsAWhole(t *testing.T) {
 	text := func(list corev1.ResourceList) string {
 		var words []string

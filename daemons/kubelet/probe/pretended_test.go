@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// A pretended container has nothing that listens, and is well all the same. Its address is never asked: the listener
-// stands for somebody else's machine that has it too.
+// Probes of a simulated container succeed without a connection to its address. The listener simulates another machine
+// with the same address.
 func TestAPretendedContainerIsWellAndItsAddressIsNotAsked(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

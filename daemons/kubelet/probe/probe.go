@@ -1,5 +1,5 @@
-// Package probe asks containers whether they are well. A Worker keeps upstream's
-// timing and counting; what follows from a result is daemons/kubelet/pod's decision.
+// Package probe runs the probes of containers. A Worker follows upstream's timing and thresholds. Package
+// daemons/kubelet/pod decides what follows from a result.
 package probe
 
 import (
@@ -21,27 +21,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Exec runs a command in the container that is probed.
+// Exec runs a command in the probed container.
 type Exec func(ctx context.Context, command []string, timeout time.Duration) (output string, code int32, err error)
 
-// Target is the container that is probed.
+// Target is the probed container.
 type Target struct {
 	Pod       *corev1.Pod
 	Container *corev1.Container
 	IP        string
 	Exec      Exec
-	// Pretended containers have nothing that listens. What would be asked at their own address is taken to answer well,
-	// and no connection is made: a network that this machine is in may have that address too.
+	// Pretended means that the container is simulated and nothing listens in it. Probes of its own address succeed
+	// without a connection, because another network of this machine may use that address.
 	Pretended bool
 }
 
-// pretends says whether what host stands for, the pod's own address when empty, is only pretended.
+// pretends reports whether a host is the address of a simulated pod. An empty host means the pod's own address.
 func (t Target) pretends(host string) bool { return t.Pretended && host == "" }
 
 const maxOutput = 10 << 10
 
-// Once asks once. It returns nil when the container is well, and otherwise what
-// was wrong.
+// Once runs a probe once. It returns nil on success, otherwise the reason of the failure.
 func Once(ctx context.Context, p *corev1.Probe, t Target) error {
 	timeout := time.Duration(max(p.TimeoutSeconds, 1)) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -80,7 +79,7 @@ func Once(ctx context.Context, p *corev1.Probe, t Target) error {
 	return errors.New("missing probe handler")
 }
 
-// Port returns a port by its number or by its name in the container.
+// Port returns a port by number or by its name in the container.
 func Port(port string, c *corev1.Container) (int, error) {
 	if n, err := strconv.Atoi(port); err == nil && n > 0 && n < 65536 {
 		return n, nil
@@ -93,16 +92,16 @@ func Port(port string, c *corev1.Container) (int, error) {
 	return 0, fmt.Errorf("couldn't find port: %s in container %s", port, c.Name)
 }
 
-// client keeps no connections: a probe is to find out whether a new one is taken.
+// client keeps no connections alive, because a probe checks whether a new one is accepted.
 var client = &http.Client{
 	Transport: &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, Proxy: nil,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // by the API's definition of a probe
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the API defines that probes skip verification
 	},
 	CheckRedirect: sameHost,
 }
 
-// client2 is client for servers that speak HTTP/2 alone: over TLS, or at once without.
+// client2 is client for servers that only speak HTTP/2, with TLS or with prior knowledge.
 var client2 = &http.Client{
 	Transport: &http.Transport{
 		DisableKeepAlives: true, DisableCompression: true, Proxy: nil, Protocols: http2(),
@@ -125,7 +124,7 @@ func sameHost(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// clientFor returns the client that speaks what a probe or handler wants spoken.
+// clientFor returns the client for the protocol of a probe or handler.
 func clientFor(get *corev1.HTTPGetAction) *http.Client {
 	if get.Protocol != nil && *get.Protocol == corev1.HTTPProtocolHTTP2 {
 		return client2

@@ -76,7 +76,7 @@ func TestProbesS23(t *testing.T) {
 		"good": {get("/good", intstr.FromInt(port)), ""}, "named port": {get("good", intstr.FromString("web")), ""},
 		"headers":       {headers, ""},
 		"bad":           {get("/bad", intstr.FromInt(port)), "HTTP probe failed with statuscode: 500"},
-		"redirect away": {get("/away", intstr.FromInt(port)), ""}, // upstream takes it for a success
+		"redirect away": {get("/away", intstr.FromInt(port)), ""}, // upstream treats it as a success
 		"no such port":  {get("/", intstr.FromString("none")), "couldn't find port: none in container "},
 		"tcp":           {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}}, ""},
 		"tcp closed":    {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(nobody)}}, "any"},
@@ -95,7 +95,7 @@ func TestProbesS23(t *testing.T) {
 	}
 }
 
-// A container that comes up shortly after its start is ready then, not a period later.
+// A container that comes up shortly after its start becomes ready at once, not a period later.
 func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

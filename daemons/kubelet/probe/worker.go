@@ -7,18 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind names a probe.
+// Kind is the kind of a probe.
 type Kind string
 
-// The three probes of a container.
+// These are the kinds of probes.
 const (
 	Liveness  Kind = "liveness"
 	Readiness Kind = "readiness"
 	Startup   Kind = "startup"
 )
 
-// Count follows the results of one probe: how many of the same kind came in a row,
-// and what they amount to.
+// Count tracks the results of one probe: the run of equal results, and the verdict.
 type Count struct {
 	last    bool
 	run     int32
@@ -26,7 +25,7 @@ type Count struct {
 	verdict bool
 }
 
-// Add counts one more result and reports whether the verdict is a new one.
+// Add counts one result and reports whether the verdict has changed.
 func (c *Count) Add(ok bool, p *corev1.Probe) (verdict, changed bool) {
 	if c.run == 0 || c.last != ok {
 		c.last, c.run = ok, 0
@@ -47,26 +46,25 @@ func threshold(p *corev1.Probe) int32 {
 	return p.FailureThreshold
 }
 
-// Worker probes one container for as long as it runs.
+// Worker probes one container while it runs.
 type Worker struct {
 	Kind    Kind
 	Probe   *corev1.Probe
 	Target  Target
-	Started time.Time // of the container
+	Started time.Time // start time of the container
 	// Verdict is called when the probe's verdict changes.
 	Verdict func(ok bool)
-	// Failure is called for every failure that counts.
+	// Failure is called for every failure that counts towards the threshold.
 	Failure func(err error)
-	// Result is called for every result that counts, with the time that it took; nil: it is not.
+	// Result is called for every result that counts, with its duration. It may be nil.
 	Result func(took time.Duration, err error)
 }
 
-// first is how soon a container that has just been started is asked again. Until
-// a period is over, such early refusals are no results: they only bring the news
-// that it is up as early as it is.
+// first is how soon a container that was just started is probed again after a failure. Failures within the first period
+// are not counted: the early probes only detect sooner that the container is up.
 const first = 15 * time.Millisecond
 
-// Run probes until ctx ends. The first probe comes when the initial delay is over.
+// Run probes until ctx ends. The first probe runs after the initial delay.
 func (w *Worker) Run(ctx context.Context) {
 	period := time.Duration(max(w.Probe.PeriodSeconds, 0)) * time.Second
 	if period == 0 {

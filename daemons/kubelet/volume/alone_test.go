@@ -14,8 +14,8 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// A volume that only one pod may have is not given to another of the node, whoever sent that here, until the first has
-// gone. Two volumes of one pod may be of the same claim.
+// A ReadWriteOncePod volume is used by one pod at a time, even if the pods did not pass the scheduler. One pod may use
+// the claim in two volumes.
 func TestAVolumeForOnePodIsOnePods(t *testing.T) {
 	dir := t.TempDir()
 	for name, source := range map[string]corev1.PersistentVolumeSource{
@@ -45,7 +45,7 @@ func TestAVolumeForOnePodIsOnePods(t *testing.T) {
 						Volumes: []corev1.Volume{{Name: "v", VolumeSource: claim}, {Name: "w", VolumeSource: claim}},
 					}}
 			}
-			for range 2 { // of which the second finds all done
+			for range 2 { // the second call finds everything done
 				if _, err := m.Setup(t.Context(), user("first")); err != nil {
 					t.Fatalf("%s, %s: the first pod: %v", name, mode, err)
 				}
@@ -72,7 +72,7 @@ func TestAVolumeForOnePodIsOnePods(t *testing.T) {
 	}
 }
 
-// A path of the machine that says nothing of what it is is mounted whatever there is, and made where there is nothing.
+// A hostPath without a type is mounted whatever it is, and created if it is missing.
 func TestAPathWithoutATypeIsMountedWhateverItIs(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o600); err != nil {

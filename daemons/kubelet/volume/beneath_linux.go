@@ -11,16 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is below a volume belongs to containers, which may put a link anywhere at any time. So nothing there is reached
-// by a path from the machine's root: a directory is opened once, and names are resolved by the kernel, beneath it.
+// Containers can create links in their volumes at any time. Therefore nothing in a volume is accessed by an absolute
+// path. A directory is opened once, and the kernel resolves all names beneath it.
 const (
-	// withinVolume follows links that stay in the volume; what leads out, or is absolute, fails with EXDEV.
+	// withinVolume follows links that stay in the volume. A link that is absolute or leads out fails with EXDEV.
 	withinVolume = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
-	// noLinks follows none and stays on the file system that the directory is on.
+	// noLinks follows no link, and stays on the file system of the directory.
 	noLinks = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV
 )
 
-// openBeneath opens a path beneath an open directory. The kernel asks to repeat when something was renamed meanwhile.
+// openBeneath opens a path beneath an open directory. It retries if the kernel returns EAGAIN because of a concurrent
+// rename.
 func openBeneath(dir int, path string, flags int, resolve uint64) (fd int, err error) {
 	how := &unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve}
 	for range 100 {
@@ -32,8 +33,8 @@ func openBeneath(dir int, path string, flags int, resolve uint64) (fd int, err e
 	return fd, err
 }
 
-// makeBeneath makes the directories of path that are missing, and returns the last one opened. Those that it makes get
-// mode, whatever the umask is.
+// makeBeneath creates the missing directories of path, and opens the last one. New directories get exactly mode,
+// regardless of the umask.
 func makeBeneath(root int, path string, mode uint32) (int, error) {
 	parts := strings.Split(path, "/")
 	parent, err := unix.Dup(root)
@@ -43,7 +44,7 @@ func makeBeneath(root int, path string, mode uint32) (int, error) {
 	for i, name := range parts {
 		next, err := openBeneath(root, strings.Join(parts[:i+1], "/"), unix.O_PATH|unix.O_DIRECTORY, withinVolume)
 		if errors.Is(err, unix.ENOENT) {
-			// A link that leads nowhere is there already, and is not followed.
+			// A dangling link exists, so mkdir fails and does not follow it.
 			made := unix.Mkdirat(parent, name, mode&0o777)
 			if made != nil && !errors.Is(made, unix.EEXIST) {
 				unix.Close(parent)
@@ -63,17 +64,17 @@ func makeBeneath(root int, path string, mode uint32) (int, error) {
 	return parent, nil
 }
 
-// byFD returns a path for what an open descriptor stands for.
+// byFD returns a path to the object of an open descriptor.
 func byFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// maxDepth is how many directories are open at once while a tree is walked.
+// maxDepth limits how many directories are open at once during a walk.
 const maxDepth = 512
 
-// errTooDeep is returned for a tree of more than maxDepth levels, where that cannot be helped.
+// errTooDeep is returned for a tree with more than maxDepth levels, except when it is removed.
 var errTooDeep = fmt.Errorf("directories are nested deeper than %d levels", maxDepth)
 
-// walk visits all that is below an open directory: each entry by an O_PATH descriptor of it, a directory before what is
-// in it. It follows no link and enters no mount. What goes away meanwhile is left out.
+// walk calls visit for each entry below an open directory, with an O_PATH descriptor of the entry. A directory comes
+// before its contents. walk follows no link, enters no mount, and skips entries that disappear.
 func walk(dir int, depth int, visit func(fd int, st *unix.Stat_t) error) error {
 	if depth > maxDepth {
 		return errTooDeep
@@ -101,7 +102,7 @@ func walk(dir int, depth int, visit func(fd int, st *unix.Stat_t) error) error {
 }
 
 func walkEntry(dir int, name string, depth int, visit func(fd int, st *unix.Stat_t) error) error {
-	// RESOLVE_NO_SYMLINKS refuses a link as the last element too, unless it is opened as itself.
+	// RESOLVE_NO_SYMLINKS also rejects a link as the last element, unless O_NOFOLLOW opens the link itself.
 	fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, noLinks)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EXDEV):
@@ -123,17 +124,17 @@ func walkEntry(dir int, name string, depth int, visit func(fd int, st *unix.Stat
 	return nil
 }
 
-// remover removes a tree, however deep it is.
+// remover removes a tree of any depth.
 type remover struct {
 	top   int
 	moved int
 }
 
-// removeTree removes a directory and what is in it. It follows no link, and what is mounted below it makes it fail:
-// whatever is behind a mount is not the directory's.
+// removeTree removes a directory and its contents. It follows no link. It fails if something is mounted below the
+// directory, because the mounted contents do not belong to it.
 func removeTree(path string) error { return removeTreeAfter(path, nil) }
 
-// removeTreeAfter calls last, if there is one, when the directory is empty and before it goes.
+// removeTreeAfter is removeTree. It calls last, unless nil, between emptying the directory and removing it.
 func removeTreeAfter(path string, last func() error) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -168,7 +169,7 @@ func removeTreeAfter(path string, last func() error) error {
 	return nil
 }
 
-// empty removes what is in an open directory. path is for errors alone.
+// empty removes the contents of an open directory. path is only used in errors.
 func (r *remover) empty(dir int, path string, depth int) error {
 	for {
 		fd, err := openBeneath(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY, noLinks)
@@ -201,7 +202,8 @@ func (r *remover) remove(dir int, name, path string, depth int) error {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
 	if depth >= maxDepth {
-		// Moved up, it is removed from there: a container may nest directories deeper than this process may open files.
+		// Move the directory up and remove it there: a container may nest directories deeper than the number of files
+		// that this process can open.
 		r.moved++
 		if err := unix.Renameat2(dir, name, r.top, fmt.Sprintf("..deep-%d", r.moved),
 			unix.RENAME_NOREPLACE); err != nil {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// outside makes a volume in which a container has put links, and a directory of the machine that they lead to.
+// outside creates a volume with links that a container has created, and a directory of the machine to which they lead.
 func outside(t *testing.T) (volume, host string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,7 +34,7 @@ func outside(t *testing.T) (volume, host string) {
 func TestSubPathIsNeverMadeOutsideOfItsVolumeS24(t *testing.T) {
 	for _, c := range []struct {
 		sub  string
-		made string // below the volume; empty when it is refused
+		made string // path below the volume; empty if the sub-path is rejected
 	}{
 		{"new", "new"}, {"new/deep/er", "new/deep/er"}, {"new/", "new"}, {"./new", "new"}, {"good", "in"},
 		{"good/made", "in/made"}, {"..data", "..data"},
@@ -75,7 +75,7 @@ func TestSubPathIsAsOpenAsItsVolumeS24(t *testing.T) {
 	}
 }
 
-// What fsGroup gives away is what is in the volume. Links in it lead to files that stay as they are.
+// fsGroup changes only files in the volume. Files outside, to which links lead, keep their group.
 func TestGroupIsGivenToNothingOutsideS24(t *testing.T) {
 	volume, host := outside(t)
 	secret := filepath.Join(host, "shadow")
@@ -140,7 +140,7 @@ func TestRemovingAVolumeRemovesNothingBehindItS23(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
 	root := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(volume))))
-	// A mounter that misses what is mounted deeper in the volume.
+	// Plain does not unmount mounts that are deeper in the volume.
 	if err := (&Manager{Root: root, Mounter: Plain{}}).Teardown("u"); err == nil ||
 		!strings.Contains(err.Error(), "still mounted") {
 		t.Errorf("got %v", err)
@@ -180,7 +180,7 @@ func TestDeepDirectoriesAreRemovedS23(t *testing.T) {
 		at = next
 	}
 	unix.Close(at)
-	// As few files may be open as where a process is allowed the usual thousand, however many this one may.
+	// Lower the file limit to the usual thousand, because this process may have a higher one.
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClaimName is the name of the claim that a volume of a pod is, or "".
+// ClaimName returns the name of the claim of a pod's volume, or "" if the volume has none.
 func ClaimName(p *corev1.Pod, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -20,8 +20,8 @@ func ClaimName(p *corev1.Pod, v *corev1.Volume) string {
 	return ""
 }
 
-// claimed returns the persistent volume of a pod's volume. A name proves nothing: whoever may write claims could name
-// another's.
+// claimed returns the persistent volume of a pod's volume. It verifies that claim and volume refer to each other,
+// because a user who may write claims could name the volume of another claim.
 func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (*corev1.PersistentVolume, error) {
 	name := ClaimName(p, v)
 	claim, err := m.Source.Claim(ctx, p.Namespace, name)
@@ -46,8 +46,8 @@ func (m *Manager) claimed(ctx context.Context, p *corev1.Pod, v *corev1.Volume) 
 	return pv, fits(p, v, pv)
 }
 
-// mayUse says why a pod must not have a claim for its volume: what is ephemeral belongs to the pod that it was made
-// for.
+// mayUse returns an error if a pod must not use a claim for its volume. An ephemeral claim belongs only to the pod for
+// which it was created.
 func mayUse(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, p):
@@ -66,8 +66,8 @@ func mayUse(p *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim
 	return nil
 }
 
-// boundTo says why a volume is not a claim's. The claim's word is not enough: the volume has to say the same, and mean
-// this very claim, not a former one of its name.
+// boundTo returns an error if a volume is not bound to a claim. The reference in the claim is not enough. The volume
+// must refer to the same claim by UID, not to an earlier one of that name.
 func boundTo(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) error {
 	ref := pv.Spec.ClaimRef
 	switch {

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// S30: a volume is mounted for the pod whose it is, whatever it is called.
+// A volume is mounted only for the pod to which it belongs, whatever its name is.
+//
+// Proves S30.
 func TestWhoseAVolumeIs(t *testing.T) {
 	named := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "p-v"}}
 	own := corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}
@@ -30,7 +32,7 @@ func TestWhoseAVolumeIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		source corev1.VolumeSource
 		change change
-		want   string // part of the refusal, none when it is mounted
+		want   string // part of the error; empty if it is mounted
 	}{
 		"a claim that both agree on": {named, nil, ""},
 		"the pod's own":              {own, ownedBy("", "Pod", &yes), ""},

@@ -11,14 +11,14 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// deviceFile is where a pod's volume is that is a device: the device itself is bound to a file, so that it is seen who
-// has it, and the pod keeps the one that it began with.
+// deviceFile returns the path of a pod's block volume. The device is bind-mounted to this file. The mount shows which
+// pod uses the device, and the pod keeps this device even if the path changes.
 func (m *Manager) deviceFile(p *corev1.Pod, v *corev1.Volume) string {
 	return filepath.Join(m.PodDir(string(p.UID)), "volumeDevices", kind(v), v.Name)
 }
 
-// device gives a pod the device that a persistent volume is. Its turn is held. Whose the device is stays as it is on
-// the machine.
+// device makes the block device of a persistent volume available to a pod. The caller holds the volume's turn. The
+// owner of the device is not changed.
 func (m *Manager) device(p *corev1.Pod, pv *corev1.PersistentVolume, at string) error {
 	if pv.Spec.Local == nil {
 		return fmt.Errorf(
@@ -46,7 +46,7 @@ func (m *Manager) device(p *corev1.Pod, pv *corev1.PersistentVolume, at string) 
 	return m.bind(path, at, nil)
 }
 
-// Devices returns the volumes that CRI is to give a container as devices, after Setup has made the pod's volumes.
+// Devices returns the devices for a container's configuration. Call it after Setup.
 func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Device, error) {
 	var devices []*runtime.Device
 	for _, d := range spec.VolumeDevices {
@@ -74,8 +74,7 @@ func (m *Manager) Devices(p *corev1.Pod, spec *corev1.Container) ([]*runtime.Dev
 	return devices, nil
 }
 
-// fits says why the containers of a pod cannot have a volume the way that they ask for: what is a device is not
-// mounted, and what is mounted is no device.
+// fits returns an error if a container mounts a block volume, or uses a file system volume as a device.
 func fits(p *corev1.Pod, v *corev1.Volume, pv *corev1.PersistentVolume) error {
 	block := isBlock(pv)
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A volume that is a device is given to containers as one, to read alone where the pod says so, and is gone from the
-// pod afterwards. What is no device, and what is asked for in the other way, is refused.
+// A block volume is passed to containers as a device, read-only if the pod says so, and released afterwards. Volumes of
+// the wrong type or mode are rejected.
 func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 	dir := t.TempDir()
 	disk, pipe := filepath.Join(dir, "disk"), filepath.Join(dir, "pipe")
@@ -80,7 +80,7 @@ func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 		s.volumes["pvc-1"].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 		c.change(s.volumes["pvc-1"], p)
 		t.Cleanup(func() { _ = (Kernel{}).UnmountAll(m.Root) })
-		for range 2 { // of which the second finds all done
+		for range 2 { // the second call finds everything done
 			if _, err := m.Setup(t.Context(), p); c.refused == "" && err != nil ||
 				c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
 				t.Errorf("%s: %v, want %q", name, err, c.refused)

@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// inMemory records how file systems in memory are mounted.
+// inMemory records the options of tmpfs mounts.
 type inMemory struct {
 	Plain
 	options map[string]string // by volume
@@ -23,7 +23,7 @@ func (m *inMemory) Tmpfs(path, options string) error {
 	return m.Plain.Tmpfs(path, options)
 }
 
-// modeOf is what chmod(2) would give a file to be as it is.
+// modeOf returns the mode bits of a file, including the special ones.
 func modeOf(t *testing.T, path string) uint32 {
 	t.Helper()
 	var st unix.Stat_t
@@ -39,8 +39,8 @@ func TestEmptyDirsAreOpenToThoseThatTheySay(t *testing.T) {
 	for name, row := range map[string]struct {
 		source corev1.EmptyDirVolumeSource
 		group  *int64
-		mode   uint32 // of a directory
-		memory string // or how a tmpfs is mounted
+		mode   uint32 // mode of a directory
+		memory string // or the options of a tmpfs
 	}{
 		"on the disk":              {corev1.EmptyDirVolumeSource{}, nil, 0o777, ""},
 		"on the disk, for a group": {corev1.EmptyDirVolumeSource{}, &group, 0o2777, ""},

@@ -13,15 +13,15 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// file is one file of a volume that is made of data.
+// file is one file of a volume that is generated from data.
 type file struct {
 	data []byte
 	mode fs.FileMode
-	user *int64 // whose it is; nil means root's
+	user *int64 // owner; nil means root
 }
 
-// files returns what a volume made of API objects should hold, by path, and when
-// it has to be made anew at the latest.
+// files returns the wanted files of a volume generated from API objects, by path. It also returns when the files must
+// be refreshed; zero means no fixed time.
 func (m *Manager) files(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (map[string]file, time.Time, error) {
 	all := map[string]file{}
 	switch {
@@ -55,7 +55,7 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 			again = t
 		}
 	}
-	// A token or key is its pod's alone: with a user or group of its own that can still read it, nobody else does.
+	// Only the pod's user or group can read tokens and keys, if the pod has a common user or an fsGroup.
 	only, user := perm, runsAs(p)
 	if user != nil || fsGroup(p) != nil {
 		only = 0o600
@@ -114,7 +114,7 @@ func (m *Manager) projected(ctx context.Context, p *corev1.Pod, v *corev1.Volume
 	return again, nil
 }
 
-// runsAs is the user of all containers of a pod, nil where they have several or one is left to its image.
+// runsAs returns the user of all containers of a pod. It returns nil if they differ, or if one uses the image's user.
 func runsAs(p *corev1.Pod) (user *int64) {
 	for i, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		var own *int64
@@ -169,7 +169,7 @@ func (m *Manager) secret(
 	return choose("references non-existent secret key", s.Data, items, optional, perm, all)
 }
 
-// forgive accepts that what is optional is not there.
+// forgive returns nil if err is "not found" and the reference is optional. Otherwise it returns err.
 func forgive(err error, optional *bool) error {
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil

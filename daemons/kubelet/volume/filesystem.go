@@ -13,26 +13,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FileSystem is a device that is to be mounted.
+// FileSystem describes a device to mount.
 type FileSystem struct {
 	Device  string
-	Type    string // "" for the one that is there, and for ext4 where one is made
+	Type    string // "" means the existing type, or ext4 for a new file system
 	Options []string
-	// ReadOnly is of a pod that only reads: none is made for it. Others may write meanwhile, so that it is not mounted
-	// read-only.
+	// ReadOnly means that the pod only reads, so that no file system is created for it. The mount itself is not
+	// read-only, because other pods may write.
 	ReadOnly bool
-	// Made is a file that is there from when a file system is made until it is mounted: what a kubelet that was killed
-	// meanwhile has left on the device is no one's.
+	// Made is the path of a file that exists from the creation of a file system until it is mounted. If the kubelet is
+	// killed in between, it marks the incomplete file system as disposable.
 	Made string
 }
 
-// defaultFileSystem is made on a device whose volume names no other.
+// defaultFileSystem is created on a device whose volume specifies no type.
 const defaultFileSystem = "ext4"
 
-// fileSystemName is what a file system may be called: it becomes part of a program's name.
+// fileSystemName matches valid file system types, which become part of a program's name.
 var fileSystemName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 
-// isDevice says whether a path is a block device, and refuses what can be no local volume.
+// isDevice reports whether a path is a block device. It returns an error if the path is neither a device nor a
+// directory.
 func isDevice(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -46,9 +47,9 @@ func isDevice(path string) (bool, error) {
 	return block, nil
 }
 
-// fileSystem mounts the file system on the device that a persistent volume is; an empty device gets one. Its turn is
-// held. It is mounted beside its place first, so that what is at its place is done: its options hold, and it is the
-// pod's group's.
+// fileSystem mounts the file system on the device of a persistent volume. An empty device is formatted. The caller
+// holds the volume's turn. The file system is prepared at another path first: whatever is mounted at the volume's path
+// has all its options and the pod's group.
 func (m *Manager) fileSystem(
 	ctx context.Context,
 	p *corev1.Pod,
@@ -60,7 +61,7 @@ func (m *Manager) fileSystem(
 	if err != nil {
 		return err
 	}
-	// Who has a device as it is need not have said so to the kernel.
+	// A process that uses the raw device has not necessarily opened it exclusively.
 	switch users, err := m.usersOf(device); {
 	case err != nil:
 		return fmt.Errorf("look who uses persistent volume %s: %w", pv.Name, err)
@@ -81,7 +82,7 @@ func (m *Manager) fileSystem(
 	half := filepath.Join(
 		filepath.Dir(dir),
 		"..fs-"+filepath.Base(dir),
-	) // which no volume is called, and no bind that is made ready
+	) // no volume and no prepared bind mount has this name
 	if err := m.Mounter.Unmount(half); err != nil {
 		return err
 	}
@@ -101,12 +102,12 @@ func (m *Manager) fileSystem(
 	return nil
 }
 
-// settle gives a file system that was mounted beside its place to the pod that has it.
+// settle binds a file system that was mounted at another path to the pod's directory, and sets its group.
 func (m *Manager) settle(p *corev1.Pod, pv *corev1.PersistentVolume, readOnly bool, half, dir string) error {
 	if err := m.alone(p, pv, half); err != nil {
 		return err
 	}
-	if readOnly { // who only reads gives nothing away
+	if readOnly { // a pod that only reads does not change owners
 		return m.bind(half, dir, []string{"ro"})
 	}
 	var st unix.Statfs_t
@@ -118,10 +119,10 @@ func (m *Manager) settle(p *corev1.Pod, pv *corev1.PersistentVolume, readOnly bo
 			return err
 		}
 	}
-	return m.bind(half, dir, nil) // which has the options of what it is a bind of
+	return m.bind(half, dir, nil) // the bind inherits the options of its source
 }
 
-// keepsOwners says whether what is in a volume stays as it is when its root is the pod's group's already.
+// keepsOwners reports whether files keep their owners if the volume's root already has the pod's group.
 func keepsOwners(p *corev1.Pod) bool {
 	sc := p.Spec.SecurityContext
 	return sc != nil && sc.FSGroupChangePolicy != nil && *sc.FSGroupChangePolicy == corev1.FSGroupChangeOnRootMismatch

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// program puts a script before a program of the machine.
+// program makes a script take precedence over a program of the machine.
 func program(t *testing.T, name, script string) (restore func()) {
 	t.Helper()
 	dir, path := t.TempDir(), os.Getenv("PATH")
@@ -25,7 +25,7 @@ func program(t *testing.T, name, script string) (restore func()) {
 	return func() { t.Setenv("PATH", path) }
 }
 
-// killedAfter has a kubelet make a file system, and kills it when a script has done what mkfs would have done by then.
+// killedAfter makes a kubelet create a file system, and kills it after script has run in place of mkfs.
 func killedAfter(t *testing.T, m *Manager, p *corev1.Pod, mkfs, script string) {
 	t.Helper()
 	begun := filepath.Join(t.TempDir(), "begun")
@@ -45,7 +45,7 @@ func killedAfter(t *testing.T, m *Manager, p *corev1.Pod, mkfs, script string) {
 	}
 }
 
-// put writes something to a device, from a place on.
+// put writes data to a device at an offset.
 func put(t *testing.T, device string, from int64, what string) {
 	t.Helper()
 	f, err := os.OpenFile(device, os.O_WRONLY|os.O_SYNC, 0)
@@ -67,8 +67,7 @@ func real(t *testing.T, name string) string {
 	return path
 }
 
-// That a kubelet was killed when a file system was made is no reason, once pods have had it, to make another over what
-// is damaged.
+// If formatting was interrupted but a pod has used the volume since, a damaged file system is not replaced.
 func TestADamagedFileSystemIsNotMadeAnewThoughItsMakingWasKilled(t *testing.T) {
 	device := blank(t)
 	m, _, p := onDisk(t, device)
@@ -82,13 +81,13 @@ func TestADamagedFileSystemIsNotMadeAnewThoughItsMakingWasKilled(t *testing.T) {
 	if err := m.Teardown(string(p.UID)); err != nil {
 		t.Fatal(err)
 	}
-	put(t, device, 1024, strings.Repeat("\x00", 1024)) // the superblock, of which there are copies
+	put(t, device, 1024, strings.Repeat("\x00", 1024)) // the superblock, of which there are backups
 	if _, err := m.Setup(t.Context(), p); err == nil || !strings.Contains(err.Error(), "is not empty") {
 		t.Errorf("of a device whose superblock is damaged: %v", err)
 	}
 }
 
-// A note of a kubelet that was killed is of one disk, and not of another that has its name by now.
+// The note of an interrupted format does not apply to another disk that has the same name now.
 func TestNoFileSystemIsMadeOverAnotherDiskOfTheName(t *testing.T) {
 	device := blank(t)
 	m, _, p := onDisk(t, device)
@@ -110,7 +109,7 @@ func TestNoFileSystemIsMadeOverAnotherDiskOfTheName(t *testing.T) {
 	}
 }
 
-// mkfs.xfs writes first what tells of a file system, and takes a mark from it last.
+// mkfs.xfs writes the signature first, and clears its in-progress mark last.
 func TestAKilledMakingOfXFSIsBegunAnew(t *testing.T) {
 	device := blank(t)
 	m, v, p := onDisk(t, device)
@@ -139,7 +138,7 @@ func TestAKilledMakingOfXFSIsBegunAnew(t *testing.T) {
 	}
 }
 
-// A mkfs that something else has killed, for want of memory for one, is begun anew.
+// An mkfs that was killed, for example by the OOM killer, is started again.
 func TestAKilledMkfsIsBegunAnewByTheSameKubelet(t *testing.T) {
 	device := blank(t)
 	m, _, p := onDisk(t, device)
@@ -157,7 +156,7 @@ func TestAKilledMkfsIsBegunAnewByTheSameKubelet(t *testing.T) {
 	}
 }
 
-// What a check that was killed has left half mended is not mounted.
+// A file system whose check was killed is not mounted.
 func TestWhatIsCheckedByHalfIsNotMounted(t *testing.T) {
 	for _, script := range []string{"echo 'Warning... fsck.ext4 for device x exited with signal 9.' >&2\nexit " +
 		"8\n", "exit 32\n"} {
@@ -177,8 +176,7 @@ func TestWhatIsCheckedByHalfIsNotMounted(t *testing.T) {
 	}
 }
 
-// A device that a pod has as it is, a machine's disk for one, is not mounted beneath it: neither knows what the other
-// writes.
+// A file system is not mounted while a pod uses the raw device, because both would write.
 func TestADeviceThatAPodHasIsNotMounted(t *testing.T) {
 	device := blank(t)
 	if out, err := exec.Command("mkfs.ext4", "-q", device).CombinedOutput(); err != nil {
@@ -190,7 +188,7 @@ func TestADeviceThatAPodHasIsNotMounted(t *testing.T) {
 	if _, err := m.Setup(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	v.Spec.VolumeMode = &files // which is another volume of that name by now
+	v.Spec.VolumeMode = &files // another volume with that name
 	other := p.DeepCopy()
 	other.UID = "other"
 	if _, err := m.Setup(t.Context(), other); err == nil || !strings.Contains(err.Error(), "has it as a device") {

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// formatTimeout bounds what is done to a device at a time: a check of a large one takes minutes.
+// formatTimeout limits the work on one device. Checking a large one takes minutes.
 const formatTimeout = 10 * time.Minute
 
-// Device implements Mounter. A device that has a file system is checked and mounted. One is made only on a device that
-// is empty to all that can be seen, or on which a kubelet began to make one and was killed: that no file system is
-// found says little about what else may be there.
+// Device implements Mounter. If the device has a file system, it is checked and mounted. Otherwise a file system is
+// created, but only if the device looks empty or an earlier kubelet was killed while formatting it. Finding no file
+// system does not prove that the device holds no data.
 func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	ctx, stop := context.WithTimeout(ctx, formatTimeout)
 	defer stop()
@@ -49,11 +49,11 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	case used && there == "":
 		return fmt.Errorf("%s is in use, and has no file system that is known", f.Device)
 	case used:
-		// Nothing is done to a file system that others have mounted.
+		// Do not check or change a file system that is already mounted.
 	case there == "" && !reads:
 		if !begun {
-			// else what there is, is half of what was begun: programs write last what tells of a file system, but for
-			// xfs'
+			// After an interrupted format the contents are disposable and need not be empty. Such a device has no
+			// signature, because programs write it last. See halfXFS for the exception.
 			if err := empty(f.Device); err != nil {
 				return err
 			}
@@ -78,7 +78,7 @@ func (Kernel) Device(ctx context.Context, f FileSystem, at string) error {
 	return f.whole()
 }
 
-// begun says whether a kubelet began to make a file system on this very device, and none was mounted from there since.
+// begun reports whether a kubelet started to format this very device and has not mounted the file system since.
 func (f FileSystem) begun() (bool, error) {
 	note, err := os.ReadFile(f.Made)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,8 +91,8 @@ func (f FileSystem) begun() (bool, error) {
 	return string(note) == is, err
 }
 
-// note is what Made says of the device. Its name alone may be that of another disk by now: the kernel numbers those
-// that it has seen since the machine's start (the number is missing before Linux 5.15).
+// note returns the identification of the device for the file Made. The name alone is not enough, because another disk
+// may have it by now. The kernel's disk sequence number is unique since boot (missing before Linux 5.15).
 func (f FileSystem) note() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -107,7 +107,7 @@ func (f FileSystem) note() (string, error) {
 		return "", err
 	}
 	number, err := os.ReadFile(filepath.Join(dir, "diskseq"))
-	if errors.Is(err, fs.ErrNotExist) { // of a partition, whose disk has it
+	if errors.Is(err, fs.ErrNotExist) { // a partition has the number of its disk
 		number, err = os.ReadFile(filepath.Join(filepath.Dir(dir), "diskseq"))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -116,8 +116,8 @@ func (f FileSystem) note() (string, error) {
 	return f.Device + "\n" + string(boot) + string(number), nil
 }
 
-// whole forgets for good that a file system was being made, before a pod has it: what is lost of it later is not made
-// anew.
+// whole durably removes the mark that a file system was being created, before a pod gets it. After that, a damaged file
+// system is not recreated.
 func (f FileSystem) whole() error {
 	if err := os.Remove(f.Made); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -127,8 +127,8 @@ func (f FileSystem) whole() error {
 	return flush(filepath.Dir(f.Made))
 }
 
-// halfXFS says whether mkfs.xfs has not come to its end: it writes the superblock first, with a mark (sb_inprogress)
-// that goes last.
+// halfXFS reports whether mkfs.xfs was interrupted. It writes the superblock first, with a mark (sb_inprogress) that it
+// clears last.
 func halfXFS(device string) (bool, error) {
 	f, err := os.Open(device)
 	if err != nil {
@@ -143,7 +143,7 @@ func halfXFS(device string) (bool, error) {
 	return string(super[:4]) == "XFSB" && super[inProgress] != 0, nil
 }
 
-// inUse says whether a device is mounted, by whomever, or part of another device.
+// inUse reports whether a device is mounted or part of another device.
 func inUse(device string) (bool, error) {
 	fd, err := unix.Open(device, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
@@ -155,8 +155,8 @@ func inUse(device string) (bool, error) {
 	return false, unix.Close(fd)
 }
 
-// signature is the type of the file system on a device, or "" where none is known. What is neither, partitions for one,
-// is refused.
+// signature returns the type of the file system on a device, or "" if there is none. It returns an error for other
+// contents, such as a partition table.
 func signature(ctx context.Context, device string) (string, error) {
 	out, err := tool(ctx, "blkid", "-p", "-s", "TYPE", "-s", "USAGE", "-s", "PTTYPE", "-o", "export", "--", device)
 	var exit *exec.ExitError
@@ -182,10 +182,10 @@ func signature(ctx context.Context, device string) (string, error) {
 	return "", nil
 }
 
-// looked is how much of a device's beginning and end has to be empty before a file system is made there.
+// looked is how many bytes at the start and end of a device must be zero before it is formatted.
 const looked = 1 << 20
 
-// empty refuses a device that has something at its beginning or end.
+// empty returns an error if the start or end of a device contains data.
 func empty(device string) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -212,7 +212,7 @@ func empty(device string) error {
 	return nil
 }
 
-// format makes a file system, and returns its type.
+// format creates a file system, and returns its type.
 func (f FileSystem) format(ctx context.Context) (string, error) {
 	kind := f.Type
 	if kind == "" {
@@ -229,29 +229,29 @@ func (f FileSystem) format(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// It counts until the machine starts anew, so that it need not be on the disk; half of it says nothing.
+	// The note is valid only until the machine reboots, so it need not be synced. A partial note matches nothing.
 	if err := writeNote(f.Made, note); err != nil {
 		return "", err
 	}
 	_, err = tool(ctx, "mkfs."+kind, args...)
 	if err == nil {
-		return kind, nil // the note goes when it is mounted
+		return kind, nil // the note is removed when it is mounted
 	}
 	err = fmt.Errorf("make a file system on %s: %w", f.Device, err)
 	var exit *exec.ExitError
 	if ctx.Err() != nil || errors.As(err, &exit) && !exit.Exited() {
-		return "", err // it was killed, and the next try begins anew
+		return "", err // the program was killed, and the next attempt starts over
 	}
 	return "", errors.Join(err, f.whole())
 }
 
-// mend mends what can be mended without a decision, as at a machine's start. What a machine has no program for is left
-// to the kernel.
+// mend repairs what fsck can repair without asking, as at boot. If the machine has no fsck for the type, mend relies on
+// the kernel.
 func mend(ctx context.Context, device string) error {
-	const left, canceled = 4, 32 // errors that were not mended
+	const left, canceled = 4, 32 // exit codes: errors left uncorrected, canceled
 	_, err := tool(ctx, "fsck", "-a", device)
 	var exit *exec.ExitError
-	// Of a program that was killed, fsck itself says no more than of one that is not there.
+	// If the program for the type was killed, the exit code of fsck is the same as if it were missing.
 	if errors.As(err, &exit) && (exit.ExitCode()&canceled != 0 || strings.Contains(err.Error(), "exited with signal")) {
 		return fmt.Errorf("the check of the file system on %s was killed: %w", device, err)
 	}
@@ -264,7 +264,7 @@ func mend(ctx context.Context, device string) error {
 	return nil
 }
 
-// tool runs a program of the machine, and returns what it printed.
+// tool runs a program of the machine and returns its output.
 func tool(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = time.Second

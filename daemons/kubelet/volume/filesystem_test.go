@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// blank is a block device of 400 MiB, without anything on it.
+// blank returns an empty block device of 400 MiB.
 func blank(t *testing.T) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
@@ -36,7 +36,7 @@ func blank(t *testing.T) string {
 	return device
 }
 
-// onDisk is a manager with a claim of a device of the kernel's.
+// onDisk returns a manager with a claim for a real block device.
 func onDisk(t *testing.T, device string) (*Manager, *corev1.PersistentVolume, *corev1.Pod) {
 	t.Helper()
 	m, s, p := provisioned(t)
@@ -52,8 +52,8 @@ func onDisk(t *testing.T, device string) (*Manager, *corev1.PersistentVolume, *c
 	return m, v, p
 }
 
-// The file system on a device is mounted for pods, with its options and for their group; one is made where the device
-// is empty, and what pods have written is there for the next.
+// The file system on a device is mounted with its options and the pod's group. An empty device is formatted once, and
+// the next pod finds the data.
 func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 	device := blank(t)
 	m, v, p := onDisk(t, device)
@@ -64,7 +64,7 @@ func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 	other.UID, reader.UID = "other", "reader"
 	reader.Spec.Volumes[0].PersistentVolumeClaim.ReadOnly = true
 	at := func(p *corev1.Pod) string { return m.dir(p, &p.Spec.Volumes[0]) }
-	for i, pod := range []*corev1.Pod{p, p, other, reader} { // the second time all is done already
+	for i, pod := range []*corev1.Pod{p, p, other, reader} { // the second call finds everything done
 		if _, err := m.Setup(t.Context(), pod); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
@@ -112,7 +112,7 @@ func TestTheFileSystemOfADeviceIsAVolume(t *testing.T) {
 	}
 }
 
-// A file system is made on nothing that could be somebody's: neither for a pod that reads, nor on what is not empty.
+// No file system is created for a pod that only reads, nor on a device that is not empty.
 func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
 	mkfs := func(kind string) func(*testing.T, string) {
 		return func(t *testing.T, device string) {
@@ -143,7 +143,7 @@ func TestNoFileSystemIsMadeOverAnything(t *testing.T) {
 		has     func(*testing.T, string)
 		change  func(*corev1.PersistentVolume, *corev1.Pod)
 		refused string
-		begun   bool // to make one, by a kubelet that was killed
+		begun   bool // a killed kubelet had started to format
 	}{
 		"empty, for another type": {nothing, as("ext3"), "", false},
 		"empty, to read": {nothing, func(_ *corev1.PersistentVolume, p *corev1.Pod) {

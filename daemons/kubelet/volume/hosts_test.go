@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A container that starts again writes its pod's hosts file anew only if there is something new: on a disk that is full
-// the other containers, which have the very file mounted, would be left with an empty one.
+// When a container restarts, the hosts file is only rewritten if it has changed. On a full disk, rewriting would leave
+// an empty file in the other containers, which mount the same file.
 func TestAHostsFileThatIsAsItShouldBeIsNotWritten(t *testing.T) {
 	m, _ := manager(t)
 	p := podWith(corev1.VolumeSource{})

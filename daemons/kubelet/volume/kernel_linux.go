@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is the Mounter of the machine itself.
+// Kernel is the real Mounter.
 type Kernel struct{}
 
 var _ Mounter = Kernel{}
 
-// Tmpfs implements Mounter. What is in it is not swapped out, where the kernel knows how (6.4 and later): it would be
-// on a disk.
+// Tmpfs implements Mounter. It disables swap for the contents if the kernel supports that (6.4 and later), because swap
+// would write them to a disk.
 func (Kernel) Tmpfs(path, options string) error {
 	err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, strings.TrimPrefix(options+",noswap", ","))
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
@@ -31,8 +31,8 @@ func (Kernel) Tmpfs(path, options string) error {
 	return nil
 }
 
-// Bind implements Mounter. A bind is never seen without its options: whoever finds one mounted, after a kubelet was
-// killed, takes it for done.
+// Bind implements Mounter. A bind mount never appears without its options: after a crash, an existing mount is
+// considered complete.
 func (Kernel) Bind(from, to string, options []string) error {
 	flags, err := bindable(options)
 	if err != nil {
@@ -41,7 +41,7 @@ func (Kernel) Bind(from, to string, options []string) error {
 	if flags == 0 {
 		return bind(from, to)
 	}
-	half := filepath.Join(filepath.Dir(to), "..new-"+filepath.Base(to)) // which no volume is called
+	half := filepath.Join(filepath.Dir(to), "..new-"+filepath.Base(to)) // no volume has this name
 	if err := discard(half); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (Kernel) Bind(from, to string, options []string) error {
 		if err = remount(half, flags); err != nil {
 			err = fmt.Errorf("give the mount at %s the options %s: %w", to, strings.Join(options, ","), err)
 		} else {
-			err = bind(half, to) // which has the options of what it is a bind of
+			err = bind(half, to) // the bind inherits the options of its source
 		}
 	}
 	return errors.Join(err, discard(half))
@@ -65,7 +65,7 @@ func bind(from, to string) error {
 	return nil
 }
 
-// remount gives a bind its options. What the file system was mounted with before stays.
+// remount adds options to a bind mount. It keeps the existing options of the file system.
 func remount(at string, flags uintptr) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(at, &st); err != nil {
@@ -81,8 +81,8 @@ func remount(at string, flags uintptr) error {
 	return unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|have|flags, "")
 }
 
-// discard takes away the place where a bind is made ready, with what a kubelet that was killed has left mounted there.
-// Only an empty directory is removed.
+// discard removes the directory in which a bind mount is prepared, and a mount left there by a killed kubelet. It
+// removes only an empty directory.
 func discard(half string) error {
 	if err := (Kernel{}).Unmount(half); err != nil {
 		return err
@@ -93,8 +93,7 @@ func discard(half string) error {
 	return nil
 }
 
-// Make implements Mounter. A link that leads nowhere is there, and does not decide where on the machine something is
-// made.
+// Make implements Mounter. A dangling link is an error, because it must not decide where a directory is created.
 func (Kernel) Make(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -102,12 +101,12 @@ func (Kernel) Make(path string) error {
 	return os.MkdirAll(path, 0o755)
 }
 
-// Unmount implements Mounter. What is still in use goes when its last user does.
+// Unmount implements Mounter. The unmount is lazy: a file system in use is detached after its last use.
 func (Kernel) Unmount(path string) error {
 	for {
 		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
 		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
-			return nil // nothing is mounted there, or nothing any more
+			return nil // nothing is mounted there any more
 		}
 		if err != nil {
 			return fmt.Errorf("unmount %s: %w", path, err)
@@ -115,7 +114,7 @@ func (Kernel) Unmount(path string) error {
 	}
 }
 
-// bindOptions are the mount options that a bind can have, but for those that change nothing.
+// bindOptions are the mount options that a bind mount supports, and the options that have no effect.
 var bindOptions = map[string]uintptr{
 	"ro":          unix.MS_RDONLY,
 	"nosuid":      unix.MS_NOSUID,
@@ -131,7 +130,7 @@ var bindOptions = map[string]uintptr{
 	"defaults":    0,
 }
 
-// bindable returns the flags of a bind with options, and refuses what a bind cannot have.
+// bindable returns the mount flags for options. It returns an error for an option that a bind mount does not support.
 func bindable(options []string) (flags uintptr, err error) {
 	for _, o := range options {
 		for _, option := range strings.Split(o, ",") {
@@ -145,7 +144,7 @@ func bindable(options []string) (flags uintptr, err error) {
 	return flags, nil
 }
 
-// UnmountAll implements Mounter. What is still in use goes when its last user does.
+// UnmountAll implements Mounter. The unmount is lazy: a file system in use is detached after its last use.
 func (Kernel) UnmountAll(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -171,8 +170,8 @@ func (Kernel) UnmountAll(dir string) error {
 	return nil
 }
 
-// unmountBeneath unmounts a path beneath an open directory. No link on the way to it is followed: it could lead to a
-// mount of the machine's.
+// unmountBeneath unmounts a path beneath an open directory. It follows no link on the way, because a link could lead to
+// a mount of the machine.
 func unmountBeneath(root int, path string) error {
 	parent, err := openBeneath(
 		root,
@@ -190,13 +189,12 @@ func unmountBeneath(root int, path string) error {
 		err = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	}
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return nil // gone with another, or by its own
+		return nil // already unmounted, or unmounted together with another
 	}
 	return err
 }
 
-// mountsBelow returns the paths, relative to dir, of all that is mounted below it, in the order in which it can be
-// unmounted.
+// mountsBelow returns the paths of all mounts below dir, relative to dir, in an order in which they can be unmounted.
 func mountsBelow(dir string) ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -216,7 +214,7 @@ func mountsBelow(dir string) ([]string, error) {
 			break
 		}
 	}
-	// Of two at one place the later lies on top.
+	// Of two mounts at one path, the later one is on top.
 	slices.Reverse(found)
 	slices.SortStableFunc(found, func(a, b string) int { return strings.Count(b, "/") - strings.Count(a, "/") })
 	return found, nil

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is in memory so that it is on no disk is not swapped out, on kernels that can be told so.
+// Tmpfs volumes are not swapped out, on kernels that support that option.
 func TestWhatIsInMemoryIsNotSwappedOut(t *testing.T) {
 	knows := t.TempDir()
 	if err := unix.Mount("tmpfs", knows, "tmpfs", 0, "noswap"); err == nil {

@@ -13,9 +13,9 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Mounts returns what CRI is to mount into a container, after Setup has made the pod's volumes. Sub-paths are fixed by
-// a bind mount, so that a container cannot lead them elsewhere by a link. expand expands subPathExpr; recursive says
-// whether mounts can be read-only all the way down.
+// Mounts returns the mounts for a container's configuration. Call it after Setup. Sub-paths are pinned by bind mounts,
+// so that a container cannot redirect them with a link. expand expands subPathExpr. recursive reports whether the
+// runtime supports recursive read-only mounts.
 func (m *Manager) Mounts(
 	p *corev1.Pod,
 	spec *corev1.Container,
@@ -41,14 +41,14 @@ func (m *Manager) Mounts(
 			host = v.HostPath.Path
 		case v.PersistentVolumeClaim != nil, v.Ephemeral != nil:
 			readOnly = readOnly || v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
-			// A runtime makes what is not there: the container would write into an empty directory.
+			// The runtime would create a missing directory, and the container would write into an empty volume.
 			if _, err := os.Lstat(host); err != nil {
 				return nil, fmt.Errorf("volume %q is not mounted for container %q: %w", vm.Name, spec.Name, err)
 			}
 		case v.Secret != nil, v.ConfigMap != nil, v.Projected != nil, v.DownwardAPI != nil:
 			readOnly = true
 		case v.Image != nil:
-			// The runtime resolves it, and is not the only one that refuses what leads out of the image.
+			// The runtime resolves the path too and also rejects paths that lead out of the image.
 			if err := checkSubPath(sub); err != nil {
 				return nil, fmt.Errorf(
 					"failed to prepare subPath for volumeMount %q of container %q: %w",
@@ -96,8 +96,8 @@ func (m *Manager) Mounts(
 	return mounts, nil
 }
 
-// readOnlyAllTheWay says whether a mount is read-only with all that is mounted below it. A runtime that cannot do what
-// is demanded says so.
+// readOnlyAllTheWay reports whether a mount should be recursively read-only. If it is required but not supported, the
+// runtime returns the error.
 func readOnlyAllTheWay(mode *corev1.RecursiveReadOnlyMode, possible func() (bool, error)) (bool, error) {
 	switch {
 	case mode == nil || *mode == corev1.RecursiveReadOnlyDisabled:
@@ -131,9 +131,8 @@ func find(p *corev1.Pod, name string) *corev1.Volume {
 	return nil
 }
 
-// Teardown gives back what a pod's volumes hold of the machine and removes its
-// directory. A mount that cannot be undone keeps the directory, so that nothing
-// behind it is deleted.
+// Teardown unmounts a pod's volumes and removes its directory. If an unmount fails, it keeps the directory, so that
+// nothing behind the mount is deleted.
 func (m *Manager) Teardown(uid string) error {
 	defer m.going.begin(uid, "UnmountVolume.TearDown of the volumes")()
 	dir := m.PodDir(uid)
@@ -146,7 +145,7 @@ func (m *Manager) Teardown(uid string) error {
 	return nil
 }
 
-// Pods returns the uids of all pods that have a directory.
+// Pods returns the UIDs of all pods that have a directory.
 func (m *Manager) Pods() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(m.Root, "pods"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -191,16 +190,15 @@ func (m *Manager) WriteHosts(p *corev1.Pod, hostname, domain string, ips []strin
 			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
 		}
 	}
-	// Containers have the file itself mounted: it is rewritten in place. On a disk that is full that would leave them
-	// an empty one, so one that is as it should be stays.
+	// The file itself is mounted into containers, so it is rewritten in place. On a full disk that could leave it
+	// empty, so an up-to-date file is not touched.
 	if was, err := os.ReadFile(path); err == nil && string(was) == b.String() {
 		return path, nil
 	}
 	return path, os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// TerminationLog makes the file that one attempt of a container leaves its last
-// words in, and returns its path.
+// TerminationLog creates the termination message file of one attempt of a container, and returns its path.
 func (m *Manager) TerminationLog(uid, container string, attempt uint32) (string, error) {
 	path := filepath.Join(m.PodDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {

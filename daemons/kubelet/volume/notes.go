@@ -11,21 +11,22 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// rememberRemoved is how long it is known that a volume was removed: who asked for it asks again until it has heard so.
+// rememberRemoved is how long the removal of a volume is recorded. The controller repeats its request until it gets the
+// response.
 const rememberRemoved = 30 * 24 * time.Hour
 
-// mostRemoved is how many removals are remembered: claims may come and go all the time. Of a volume whose removal is
-// forgotten it is said, if somebody asks once more, that its directory may lie elsewhere.
+// mostRemoved limits how many removals are recorded, because claims may come and go all the time. If the request for a
+// removed volume is repeated after its record is gone, the response is that its directory may be elsewhere.
 const mostRemoved = 4096
 
-// madeNote is the file that says that a volume was made here. It is not beside the volumes, which may be on a disk of
-// their own.
+// madeNote returns the path of the file that marks a volume as created here. It is not in the directory of the volumes,
+// which may be on another disk.
 func (m *Manager) madeNote(name string) string { return filepath.Join(m.Root, "provisioned", name) }
 
-// removedNote is the file that says that a volume was made here, and removed.
+// removedNote returns the path of the file that marks a volume as created and removed here.
 func (m *Manager) removedNote(name string) string { return filepath.Join(m.Root, "removed", name) }
 
-// noteMade notes that a volume was made, after its directory is there for good.
+// noteMade records that a volume was created, after its directory is durable.
 func (m *Manager) noteMade(name string) error {
 	note := m.madeNote(name)
 	if _, err := os.Lstat(note); err == nil {
@@ -37,8 +38,8 @@ func (m *Manager) noteMade(name string) error {
 	return writeNote(note, "")
 }
 
-// NoteProvisioned notes all volumes that are there: some were made before there were notes. What was removed long ago
-// is forgotten.
+// NoteProvisioned records all existing volumes, because some were created before there were notes. It drops old records
+// of removals.
 func (m *Manager) NoteProvisioned() error {
 	entries, err := os.ReadDir(m.Provisioned)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +53,7 @@ func (m *Manager) NoteProvisioned() error {
 	return errors.Join(err, m.forgetRemoved())
 }
 
-// forgetRemoved takes the notes of removals away that are old, and the oldest of those that are too many.
+// forgetRemoved deletes records of removals that are too old, and the oldest ones beyond the limit.
 func (m *Manager) forgetRemoved() error {
 	entries, err := os.ReadDir(m.removedNote(""))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +67,7 @@ func (m *Manager) forgetRemoved() error {
 	}
 	for _, e := range entries {
 		switch info, failed := e.Info(); {
-		case failed != nil: // somebody else has taken it away
+		case failed != nil: // already deleted
 		case time.Since(info.ModTime()) > rememberRemoved:
 			forget(e.Name())
 		default:
@@ -82,7 +83,8 @@ func (m *Manager) forgetRemoved() error {
 	return err
 }
 
-// forgetMade takes the note away for good, before the directory goes, and notes that it does.
+// forgetMade durably records that a volume is removed, before its directory is deleted. It replaces the note of the
+// creation.
 func (m *Manager) forgetMade(name string) error {
 	removed := m.removedNote(name)
 	if err := writeNote(removed, ""); err != nil {
@@ -103,7 +105,7 @@ func (m *Manager) forgetMade(name string) error {
 	return flush(filepath.Dir(note))
 }
 
-// removed says whether a volume that is not here was removed here.
+// removed reports whether a volume that does not exist was removed here.
 func (m *Manager) removed(name string) bool {
 	_, err := os.Lstat(m.removedNote(name))
 	return err == nil

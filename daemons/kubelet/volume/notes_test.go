@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Claims come and go on a node that runs for months: what it notes of those that went is bounded.
+// The notes of removed volumes are limited on a long-running node.
 func TestNotesOfRemovedVolumesAreForgottenWhileTheNodeRuns(t *testing.T) {
 	m, _, p := provisioned(t)
 	old := time.Now().Add(-rememberRemoved - time.Hour)

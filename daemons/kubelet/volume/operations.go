@@ -7,10 +7,10 @@ import (
 )
 
 // operations tracks the volume operations of pods in progress. While a disk or a file server hangs, the kernel does not
-// return from a call and the caller cannot be stopped, so such operations can only be reported.
+// return from a call. The caller cannot be stopped, so such operations can only be reported.
 type operations struct {
 	mu    sync.Mutex
-	going map[string]map[*operation]bool // by the pod's uid
+	going map[string]map[*operation]bool // by pod UID
 }
 
 type operation struct {
@@ -18,7 +18,7 @@ type operation struct {
 	began time.Time
 }
 
-// begin notes that something is done with a pod's volumes, until the returned function is called.
+// begin records that an operation on a pod's volumes is running until the returned function is called.
 func (o *operations) begin(uid, what string) (end func()) {
 	one := &operation{what, time.Now()}
 	o.mu.Lock()
@@ -39,7 +39,7 @@ func (o *operations) begin(uid, what string) (end func()) {
 	}
 }
 
-// Hanging returns what has been done with a pod's volumes for longer than a time, in order.
+// Hanging returns the operations on a pod's volumes that have been running for at least the given time, sorted.
 func (m *Manager) Hanging(uid string, longer time.Duration) (list []string) {
 	m.going.mu.Lock()
 	defer m.going.mu.Unlock()

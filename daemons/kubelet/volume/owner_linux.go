@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own gives a directory and what is in it to a pod's group. Containers of other pods may be writing there, so every
-// file is opened before it is changed: a name that becomes a link meanwhile changes nothing elsewhere. onMismatch
-// leaves everything alone when the directory itself is the group's already.
+// own gives a directory and its contents to a pod's group. Containers of other pods may write there concurrently.
+// Therefore every file is opened before it is changed, so that a name replaced by a link has no effect elsewhere. With
+// onMismatch, it changes nothing if the directory already has the group.
 func own(dir string, group *int64, onMismatch bool) error {
 	if group == nil {
 		return nil
@@ -39,14 +39,14 @@ func own(dir string, group *int64, onMismatch bool) error {
 			return fmt.Errorf("give what is in %s to group %d: %w", dir, *group, err)
 		}
 	}
-	// The directory itself comes last: it says that all is done.
+	// Change the directory itself last: its group marks that everything is done.
 	if err := give(fd, &st); err != nil {
 		return fmt.Errorf("give %s to group %d: %w", dir, *group, err)
 	}
 	return nil
 }
 
-// groupMode is what a file's group is allowed at least.
+// groupMode returns the minimum permissions of a file's group.
 func groupMode(st *unix.Stat_t) uint32 {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return unix.S_ISGID | 0o770
@@ -54,10 +54,10 @@ func groupMode(st *unix.Stat_t) uint32 {
 	return 0o660
 }
 
-// Usage is what a directory holds of the disk.
+// Usage is the disk usage of a directory.
 type Usage struct{ Bytes, Inodes int64 }
 
-// usage counts what is below a directory, files with several names once, without what is mounted there.
+// usage counts the usage of a directory. It counts a file with several hard links once, and skips mounts.
 func usage(dir string) (Usage, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

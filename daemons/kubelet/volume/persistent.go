@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// claim mounts the persistent volume of a pod's volume. One that is mounted is not asked about again: what becomes of
-// its claim does not concern a pod that runs.
+// claim mounts the persistent volume of a pod's volume. If it is already mounted, the claim is not read again, because
+// later changes of the claim do not affect a running pod.
 func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, dir string) error {
 	for _, at := range []string{dir, m.deviceFile(p, v)} {
 		if mounted, err := m.Mounter.Mounted(at); err != nil || mounted {
@@ -35,7 +35,7 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 	if pv.Spec.Local != nil && directory.Provisioned(pv) && !isBlock(pv) {
 		return m.provisioned(ctx, p, v, pv.Name, dir)
 	}
-	// Of two pods that may only have it alone, one is first.
+	// Prevent two pods from getting a ReadWriteOncePod volume at the same time.
 	if err := m.changing.take(ctx, pv.Name); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 			return err
 		}
 		if kind := pv.Spec.HostPath.Type; kind == nil || *kind == corev1.HostPathUnset {
-			// What pods name themselves without a type, runtimes make.
+			// Runtimes create the path for a pod's own hostPath volume without a type, so do the same here.
 			if err := m.Mounter.Make(path); err != nil {
 				return fmt.Errorf("persistent volume %s: %w", pv.Name, err)
 			}
@@ -60,7 +60,7 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 		if err := m.alone(p, pv, path); err != nil {
 			return err
 		}
-		return m.bind(path, dir, nil) // what is the machine's keeps its owners
+		return m.bind(path, dir, nil) // files of the machine keep their owners
 	case pv.Spec.Local != nil:
 		device, err := isDevice(pv.Spec.Local.Path)
 		if err != nil {
@@ -77,15 +77,15 @@ func (m *Manager) claim(ctx context.Context, p *corev1.Pod, v *corev1.Volume, di
 	return fmt.Errorf("persistent volume %s: only hostPath and local volumes are supported", pv.Name)
 }
 
-// alone refuses a volume that only one pod may have while another pod of the node has it. The scheduler has looked at
-// that, and not every pod comes by it. The volume's turn is held.
+// alone returns an error if another pod of the node already uses a ReadWriteOncePod volume. The scheduler checks that
+// too, but not every pod passes the scheduler. The caller holds the volume's turn.
 func (m *Manager) alone(p *corev1.Pod, pv *corev1.PersistentVolume, path string) error {
 	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteOncePod) {
 		return nil
 	}
 	path, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nobody has what is not there
+		return nil // a path that does not exist is not used
 	}
 	if err != nil {
 		return err
@@ -100,8 +100,8 @@ func (m *Manager) alone(p *corev1.Pod, pv *corev1.PersistentVolume, path string)
 	return nil
 }
 
-// give binds a directory for a pod whose group is given what is in it. That comes first: what is mounted is taken for
-// done.
+// give bind-mounts a directory for a pod after its contents were given to the pod's group. The order matters, because
+// an existing mount is considered complete.
 func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, options []string) error {
 	flags, err := bindable(options)
 	if err != nil {
@@ -111,7 +111,7 @@ func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, option
 	if err != nil {
 		return err
 	}
-	// Who only reads gives nothing away.
+	// A pod that only reads does not change owners.
 	if readOnly := flags&unix.MS_RDONLY != 0 || v.PersistentVolumeClaim != nil &&
 		v.PersistentVolumeClaim.ReadOnly; !readOnly {
 		if err := own(path, fsGroup(p), keepsOwners(p)); err != nil {
@@ -121,8 +121,8 @@ func (m *Manager) give(p *corev1.Pod, v *corev1.Volume, path, dir string, option
 	return m.bind(path, dir, options)
 }
 
-// here refuses a volume of other nodes: what lies at its path on this one is something else. The scheduler has looked
-// at that, and not every pod comes by it.
+// here returns an error if the volume does not belong to this node. Its path would be something else here. The
+// scheduler checks that too, but not every pod passes the scheduler.
 func (m *Manager) here(ctx context.Context, pv *corev1.PersistentVolume) error {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// options is a Mounter that keeps with which options was bound.
+// options is a Mounter that records the options of bind mounts.
 type options struct {
 	Plain
 	of []string
@@ -26,7 +26,7 @@ func (o *options) Bind(from, to string, of []string) error {
 	return o.Plain.Bind(from, to, of)
 }
 
-// What a persistent volume says of itself is carried out when it is mounted, or refused.
+// The settings of a persistent volume are applied when it is mounted, or rejected.
 func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 	type pv = corev1.PersistentVolumeSpec
 	file := filepath.Join(t.TempDir(), "file")
@@ -59,7 +59,7 @@ func TestAPersistentVolumeIsMountedAsItSays(t *testing.T) {
 		change  func(*pv, *corev1.Pod)
 		refused string
 		options string
-		mode    os.FileMode // of the volume; 0 means as it was
+		mode    os.FileMode // of the volume; 0 means unchanged
 	}{
 		"a directory":  {func(*pv, *corev1.Pod) {}, "", "", 0},
 		"of this node": {on("kubernetes.io/hostname", "n1"), "", "", 0},
@@ -162,7 +162,8 @@ func TestABindHasItsOptions(t *testing.T) {
 	}
 }
 
-// A kubelet that is killed while it mounts leaves no bind without its options, which the next one would take for done.
+// A kubelet that is killed during a mount leaves no bind mount without its options, which the next kubelet would
+// consider complete.
 func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "v")
 	half := filepath.Join(filepath.Dir(to), "..new-v")
@@ -172,7 +173,7 @@ func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	}
-	if err := unix.Mount(from, half, "", unix.MS_BIND, ""); err != nil { // what was killed
+	if err := unix.Mount(from, half, "", unix.MS_BIND, ""); err != nil { // the leftover of a killed kubelet
 		t.Fatal(err)
 	}
 	done, seen := make(chan struct{}), make(chan int64)
@@ -216,7 +217,7 @@ func TestABindIsNeverSeenWithoutItsOptions(t *testing.T) {
 	}
 }
 
-// bare reports whether something is mounted at a path without noexec.
+// bare reports whether a mount without noexec is at a path.
 func bare(path string) bool {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -231,7 +232,7 @@ func bare(path string) bool {
 	return is.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 && fs.Flags&unix.ST_NOEXEC == 0
 }
 
-// ownedFirst is a Mounter that knows what the owners of a volume were when it was mounted.
+// ownedFirst is a Mounter that records the mode of a volume when it is mounted.
 type ownedFirst struct {
 	Plain
 	mode uint32
@@ -246,13 +247,12 @@ func (o *ownedFirst) Bind(from, to string, of []string) error {
 	return o.Plain.Bind(from, to, of)
 }
 
-// What is mounted is taken for done by the next try, after an error or a kubelet that was killed: so the files are the
-// group's before that, and one whose files could not be given to the group is not mounted. A volume that is mounted to
-// be read only is left alone.
+// An existing mount is considered complete, even after an error or a crash. Therefore the files get the pod's group
+// before the mount, and an error prevents the mount. A read-only volume is not changed.
 func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		options []string
-		class   string // who made the volume
+		class   string // which component created the volume
 		linked  bool   // its path is a link
 		want    uint32
 	}{
@@ -305,7 +305,7 @@ func TestAVolumeIsItsGroupsBeforeItIsMounted(t *testing.T) {
 	}
 }
 
-// Who may read the files of a projected volume.
+// The mode and owner of projected files depend on the pod's users and groups.
 func TestWhoMayReadWhatIsProjected(t *testing.T) {
 	as := func(users ...*int64) []corev1.Container {
 		var all []corev1.Container

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// Plain is a Mounter that mounts nothing: directories stand in for what would be
-// mounted. For nodes that only pretend, and for tests without root.
+// Plain is a Mounter that creates directories instead of mounts. It is for simulated nodes and for tests without root
+// privileges.
 type Plain struct{}
 
 var _ Mounter = Plain{}
@@ -17,7 +17,7 @@ var _ Mounter = Plain{}
 // Tmpfs implements Mounter.
 func (Plain) Tmpfs(path, _ string) error { return os.MkdirAll(path, 0o755) }
 
-// Bind implements Mounter: what is to be bound may be a file, and then a file stands in for it.
+// Bind implements Mounter. It creates a file if the source is a file, otherwise a directory.
 func (Plain) Bind(from, to string, _ []string) error {
 	info, err := os.Stat(from)
 	if err != nil || info.IsDir() {
@@ -39,7 +39,7 @@ func (Plain) Bind(from, to string, _ []string) error {
 // Device implements Mounter.
 func (Plain) Device(_ context.Context, _ FileSystem, at string) error { return os.MkdirAll(at, 0o755) }
 
-// Make implements Mounter: nothing is mounted, so nothing has to be there.
+// Make implements Mounter. It does nothing, because a source need not exist without mounts.
 func (Plain) Make(string) error { return nil }
 
 // Unmount implements Mounter.

@@ -9,45 +9,47 @@ import (
 	"sync"
 )
 
-// Projects bounds directories by project quotas: each has a project of its own, and all that is in it belongs to that.
-// Which one is written on the directory itself, where only the kubelet can change it: what project its files say that
-// they are of, whoever owns them may change.
+// Projects limits the size of directories by project quotas. Each directory has its own project, to which all its
+// contents belong. The project ID is recorded on the directory in an attribute that only the kubelet can change. The
+// project IDs of the files are not trusted, because their owners can change them.
 type Projects struct {
 	Kernel ProjectKernel // nil means the machine's own
 
-	choosing sync.Mutex // two directories never get the same project
+	choosing sync.Mutex // guards the choice of a free project, so that two directories never get the same one
 }
 
-// ProjectKernel is what of the kernel projects need. Each call is one change, which is done or not.
+// ProjectKernel is the kernel interface that Projects needs. Each call is one atomic change.
 type ProjectKernel interface {
-	// Enforced returns nil where the file system of a directory holds projects to their limits, and otherwise why it
+	// Enforced returns nil if the file system of a directory enforces project limits. Otherwise the error states why it
 	// does not.
 	Enforced(dir string) error
-	// Record returns what is written on a directory, the zero Record where nothing is.
+	// Record returns the record on a directory, or the zero Record if there is none.
 	Record(dir string) (Record, error)
 	SetRecord(dir string, r Record) error
-	// Project returns the project that a directory is of, 0 when what is made in it does not belong to it.
+	// Project returns the project of a directory. It returns 0 if new files in the directory do not inherit the
+	// project.
 	Project(dir string) (uint32, error)
-	// SetProject has a directory and all that is in it and will be made in it belong to a project.
+	// SetProject assigns a directory, its contents, and all files that will be created in it, to a project.
 	SetProject(dir string, id uint32) error
-	// Quota and SetLimit are of a project of the file system that a directory is on. A limit of 0 is none.
+	// Quota and SetLimit read and change a project on the file system of a directory. A limit of 0 means no limit.
 	Quota(dir string, id uint32) (Quota, error)
 	SetLimit(dir string, id uint32, bytes, inodes uint64) error
 }
 
-// Record is what a directory has written on it.
+// Record is the record on a directory.
 type Record struct {
-	ID       uint32 // its project, 0 for none
-	Complete bool   // all that is in it belongs to the project
+	ID       uint32 // its project; 0 for none
+	Complete bool   // all its contents belong to the project
 }
 
-// Quota is what a project may use and uses, in bytes and inodes.
+// Quota holds the limits and the usage of a project, in bytes and inodes.
 type Quota struct{ Bytes, Inodes, UsedBytes, UsedInodes uint64 }
 
-// ErrNoQuota says that a file system does not bound directories.
+// ErrNoQuota means that a file system does not enforce project quotas.
 var ErrNoQuota = errors.New("no project quotas")
 
-// The ids that are given out. Those below are left to whoever else uses projects on the file system.
+// These constants are the range of assigned project IDs and the limit of attempts to find a free one. Lower IDs are
+// left to other users of project quotas.
 const (
 	firstProject = 1 << 20
 	projects     = 1 << 30
@@ -61,8 +63,9 @@ func (p *Projects) kernel() ProjectKernel {
 	return MachineProjects()
 }
 
-// Bound has a directory hold bytes at most. It may be repeated, after a crash at any point, and for another size. What
-// the directory holds already stays, whatever its size is. It returns ErrNoQuota where the file system bounds nothing.
+// Bound limits a directory to the given bytes. It can be repeated, also after a crash at any point or with another
+// size. Existing contents stay, even if they exceed the limit. It returns ErrNoQuota if the file system does not
+// support quotas.
 func (p *Projects) Bound(dir string, bytes int64) error {
 	k := p.kernel()
 	if err := k.Enforced(dir); err != nil {
@@ -72,7 +75,7 @@ func (p *Projects) Bound(dir string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	// The limit comes first: nothing is written into the project without one.
+	// Set the limit first, so that nothing is written into a project without a limit.
 	if err := k.SetLimit(dir, r.ID, uint64(max(bytes, 1)), inodesOf(bytes)); err != nil {
 		return fmt.Errorf("set the limit of project %d, which is %s: %w", r.ID, dir, err)
 	}
@@ -93,11 +96,11 @@ func (p *Projects) Bound(dir string, bytes int64) error {
 	return nil
 }
 
-// inodesOf is how many files a directory of a size may have: as many as could each have a block of their own.
+// inodesOf returns the inode limit for a size: enough for each file to have one block.
 func inodesOf(bytes int64) uint64 { return uint64(max(bytes/4096, 1024)) }
 
-// recorded returns what is written on a directory; where that is nothing, or what another directory has as well, since
-// somebody has copied it, a project that is free.
+// recorded returns the record of a directory. If there is none, or another directory has the same project because it
+// was copied, it chooses a free project.
 func (p *Projects) recorded(k ProjectKernel, dir string) (Record, error) {
 	p.choosing.Lock()
 	defer p.choosing.Unlock()
@@ -124,7 +127,7 @@ func (p *Projects) recorded(k ProjectKernel, dir string) (Record, error) {
 			return r, fmt.Errorf("look whether project %d is free: %w", id, err)
 		}
 		if q != (Quota{}) {
-			continue // somebody else's
+			continue // used by another program
 		}
 		r = Record{ID: id}
 		if err := k.SetRecord(dir, r); err != nil {
@@ -135,7 +138,7 @@ func (p *Projects) recorded(k ProjectKernel, dir string) (Record, error) {
 	return r, fmt.Errorf("find a project for %s: %d in a row are in use", dir, mostTries)
 }
 
-// beside returns the projects of the directories beside one.
+// beside returns the projects of the sibling directories.
 func beside(k ProjectKernel, dir string) (map[uint32]bool, error) {
 	entries, err := os.ReadDir(filepath.Dir(dir))
 	if err != nil {
@@ -160,7 +163,7 @@ func beside(k ProjectKernel, dir string) (map[uint32]bool, error) {
 	return ids, nil
 }
 
-// Free gives back the project of a directory that is empty, before it goes.
+// Free releases the project of an empty directory, before the directory is removed.
 func (p *Projects) Free(dir string) error {
 	k := p.kernel()
 	p.choosing.Lock()
@@ -171,7 +174,7 @@ func (p *Projects) Free(dir string) error {
 	}
 	others, err := beside(k, dir)
 	if err != nil || others[r.ID] {
-		return err // a copy's, too
+		return err // a copied directory has the same project
 	}
 	if err := k.SetLimit(dir, r.ID, 0, 0); err != nil && !errors.Is(err, ErrNoQuota) {
 		return fmt.Errorf("free project %d, which is %s: %w", r.ID, dir, err)
@@ -179,7 +182,7 @@ func (p *Projects) Free(dir string) error {
 	return nil
 }
 
-// Quota returns what a directory may hold and holds. It returns ErrNoQuota for one that is not bounded.
+// Quota returns the limits and usage of a directory. It returns ErrNoQuota if the directory is not limited.
 func (p *Projects) Quota(dir string) (Quota, error) {
 	k := p.kernel()
 	if err := k.Enforced(dir); err != nil {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// projectKernel is the machine's own. One way does for ext4 and xfs alike: quotactl_fd(2) with the commands and
-// structures of <linux/quota.h> and <linux/dqblk_xfs.h>, and the ioctls of <linux/fs.h>.
+// projectKernel is the machine's ProjectKernel. It uses one interface for ext4 and xfs: quotactl_fd(2) with the
+// commands and structures of <linux/quota.h> and <linux/dqblk_xfs.h>, and the ioctls of <linux/fs.h>.
 type projectKernel struct{}
 
-// MachineProjects returns the machine's own projects.
+// MachineProjects returns the ProjectKernel of the machine.
 func MachineProjects() ProjectKernel { return projectKernel{} }
 
 const (
@@ -29,14 +29,15 @@ const (
 	getState    = 0x5808<<8 | projectType // Q_XGETQSTATV
 	enforced    = 1 << 5                  // FS_QUOTA_PDQ_ENFD
 	limits      = 1 | 4                   // QIF_BLIMITS | QIF_ILIMITS
-	block       = 1024                    // the unit of limits on bytes
+	block       = 1024                    // unit of limits on bytes
 
-	// recordName is out of reach of containers: trusted attributes need CAP_SYS_ADMIN on the machine.
+	// recordName is the attribute of the record. Containers cannot change it, because trusted attributes need
+	// CAP_SYS_ADMIN on the machine.
 	recordName = "trusted.clusterctl.project"
-	marking    = " marking" // follows the id until all that is in the directory belongs to the project
+	marking    = " marking" // suffix of the ID until all contents of the directory belong to the project
 )
 
-// attributes are struct fsxattr.
+// attributes is struct fsxattr.
 type attributes struct {
 	Flags, ExtentSize, Extents, Project, CowExtentSize uint32
 	_                                                  [8]byte
@@ -48,7 +49,7 @@ type projectQuota struct {
 	Valid, _                                                                        uint32
 }
 
-// opened calls f with a descriptor of a directory.
+// opened calls f with an open descriptor of a directory.
 func opened(dir string, f func(fd int) error) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -82,8 +83,7 @@ func (projectKernel) Enforced(dir string) error {
 	case errors.Is(err, unix.ENOENT):
 		return err
 	case err != nil:
-		// Which error a file system without quotas gives is its own affair, and that of kernels before 5.14 that there
-		// is no such call.
+		// The error depends on the file system. Kernels before 5.14 do not have the call.
 		return fmt.Errorf(
 			"%w: the file system of %s has none (%w): it can be xfs or ext4 with the feature project, mounted with "+
 				"the option prjquota",
@@ -139,8 +139,8 @@ func (projectKernel) Project(dir string) (id uint32, err error) {
 	return id, err
 }
 
-// SetProject implements ProjectKernel. A directory comes before what is in it, so that nothing that is made meanwhile
-// is left out.
+// SetProject implements ProjectKernel. It changes a directory before its contents, so that files created concurrently
+// inherit the project.
 func (projectKernel) SetProject(dir string, id uint32) error {
 	return opened(dir, func(fd int) error {
 		var st unix.Stat_t
@@ -150,7 +150,7 @@ func (projectKernel) SetProject(dir string, id uint32) error {
 		give := func(fd int, st *unix.Stat_t) error {
 			kind := st.Mode & unix.S_IFMT
 			if kind != unix.S_IFDIR && kind != unix.S_IFREG {
-				return nil // has no blocks of its own
+				return nil // it has no blocks of its own
 			}
 			file, err := unix.Open(byFD(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 			if err != nil {
@@ -183,7 +183,7 @@ func (projectKernel) Quota(dir string, id uint32) (Quota, error) {
 	var q projectQuota
 	err := quotactl(dir, getQuota, id, unsafe.Pointer(&q))
 	switch {
-	case errors.Is(err, unix.ENOENT): // xfs has never heard of it
+	case errors.Is(err, unix.ENOENT): // xfs has no record of the project
 		return Quota{}, nil
 	case errors.Is(err, unix.ESRCH):
 		return Quota{}, fmt.Errorf("%w: %w", ErrNoQuota, err)

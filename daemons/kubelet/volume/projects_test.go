@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is a ProjectKernel in memory that fails for good when it has been asked so often, as for a kubelet that is
-// killed then.
+// disk is a ProjectKernel in memory. It fails permanently after a number of calls, to simulate a killed kubelet.
 type disk struct {
-	records  map[uint64]Record // by inode, since a directory is renamed
+	records  map[uint64]Record // by inode, because a directory may be renamed
 	projects map[uint64]uint32
 	limits   map[uint32]Quota
-	left     int // calls until it fails; below 0 it never does
+	left     int // calls until it fails; negative means never
 }
 
 var errKilled = errors.New("killed")
@@ -69,7 +68,8 @@ func (d *disk) SetLimit(_ string, id uint32, bytes, inodes uint64) error {
 	return nil
 }
 
-// A kubelet that is killed at any call of making, growing or removing leaves what the next one brings to an end.
+// A kubelet that is killed at any call while it creates, grows or removes a volume leaves a state that the next one
+// completes.
 func TestAKilledKubeletLeavesNothingWrong(t *testing.T) {
 	for _, what := range []string{"make", "grow", "remove"} {
 		for after := range 12 {

@@ -15,18 +15,18 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// ErrInUse is returned for a volume that a pod of the node still has, or that is being changed at the moment.
+// ErrInUse is returned for a volume that a pod of the node still uses, or that is being changed.
 var ErrInUse = errors.New("the volume is in use")
 
-// ErrMissing is returned for a volume that was made on this node and is not there. Its data is where its disk is.
+// ErrMissing is returned for a volume that was created on this node and whose directory is missing. Its data may be on
+// a disk that is not mounted.
 var ErrMissing = errors.New("the volume was made on this node, and its directory is not there")
 
-// ErrTooLarge is returned for a size that the file system does not have.
+// ErrTooLarge is returned for a size that exceeds the file system.
 var ErrTooLarge = errors.New("the file system is smaller")
 
-// provisioned mounts a volume that was made for the claim, and makes its directory the first time. The claim is asked
-// about again in turn with Remove: a volume that was given up meanwhile is not made anew behind the back of who removed
-// it.
+// provisioned mounts a volume that was provisioned for the claim. It creates the directory the first time. It reads the
+// claim again while it holds the volume's turn, so that a volume removed in the meantime is not created again.
 func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volume, name, dir string) error {
 	if err := m.changing.take(ctx, name); err != nil {
 		return err
@@ -61,8 +61,8 @@ func (m *Manager) provisioned(ctx context.Context, p *corev1.Pod, v *corev1.Volu
 	return m.give(p, v, path, dir, pv.Spec.MountOptions)
 }
 
-// mayMake refuses a volume that is not here and was made by another machine of the node's name, or by this one before
-// it was installed anew: its claim had data, which an empty directory would hide.
+// mayMake returns an error for a missing volume that was created earlier. Another machine with this node's name may
+// have created it, or this machine before it was reinstalled. The claim had data, which an empty directory would hide.
 func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
 	if there, err := m.there(pv.Name); err != nil || there {
 		return err
@@ -82,9 +82,8 @@ func (m *Manager) mayMake(pv *corev1.PersistentVolume) error {
 	return nil
 }
 
-// elsewhere says why the data of a volume that is not here may lie elsewhere, and by which annotations that is known.
-// made says that a pod has had the volume, machine is the one that it was provisioned on. Where why is empty, it was
-// never made.
+// elsewhere returns why the data of a missing volume may be elsewhere, and the annotations that show it. made means
+// that a pod has used the volume, machine is where it was provisioned. If why is empty, the volume was never created.
 func (m *Manager) elsewhere(made bool, machine string) (why, known string) {
 	switch {
 	case made:
@@ -100,9 +99,9 @@ func (m *Manager) elsewhere(made bool, machine string) (why, known string) {
 	return "", ""
 }
 
-// makeProvisioned makes a volume's directory, open to all as one of a pod's own is: who gets at it is decided by who
-// mounts it, since nobody else comes past the directory that it is in. Where there is one, it sees that it is bounded.
-// One that was made and is not there is not made anew: a pod would take it that its data was never written.
+// makeProvisioned creates a volume's directory. It is open to all users like an emptyDir, because its parent directory
+// protects it and only mounts give access. If the directory exists, its size limit is set. A directory that was created
+// and is missing is not created again: the pod would believe that its data was never written.
 func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	path := filepath.Join(m.Provisioned, name)
 	switch there, err := m.there(name); {
@@ -127,7 +126,7 @@ func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	if err := m.bound(name, half, bytes); err != nil {
 		return err
 	}
-	if err := os.Chmod(half, 0o777); err != nil { // past the umask
+	if err := os.Chmod(half, 0o777); err != nil { // regardless of the umask
 		return err
 	}
 	if err := os.Rename(half, path); err != nil {
@@ -139,7 +138,7 @@ func (m *Manager) makeProvisioned(name string, bytes int64) error {
 	return m.noteMade(name)
 }
 
-// there says whether a volume's directory is there. It returns ErrMissing for one that ought to be.
+// there reports whether a volume's directory exists. It returns ErrMissing if the directory was created but is missing.
 func (m *Manager) there(name string) (bool, error) {
 	path := filepath.Join(m.Provisioned, name)
 	switch info, err := os.Lstat(path); {
@@ -164,10 +163,10 @@ func (m *Manager) there(name string) (bool, error) {
 	return false, nil
 }
 
-// half is where a volume's directory is until it is ready. A name of a volume does not begin with a dot.
+// half returns the path of a volume's directory until it is ready. The names of volumes do not start with a dot.
 func (m *Manager) half(name string) string { return filepath.Join(m.Provisioned, "..new-"+name) }
 
-// flush has the names in a directory outlive a loss of power.
+// flush makes the entries of a directory durable.
 func flush(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -180,7 +179,7 @@ func flush(dir string) error {
 	return nil
 }
 
-// bound bounds a volume's directory where the file system can.
+// bound limits the size of a volume's directory if the file system supports that.
 func (m *Manager) bound(name, path string, bytes int64) error {
 	if m.Projects == nil {
 		return nil
@@ -195,8 +194,8 @@ func (m *Manager) bound(name, path string, bytes int64) error {
 	return err
 }
 
-// GrowProvisioned has a volume hold as much as is said. One that no pod has had yet is made of that size by the first.
-// It returns ErrTooLarge for what the file system could never hold.
+// GrowProvisioned raises the limit of a volume. If no pod has used the volume yet, there is nothing to do, because the
+// first pod creates it with the current size. It returns ErrTooLarge if the size exceeds the file system.
 func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 	if err := directory.CheckName(name); err != nil {
 		return err
@@ -225,10 +224,10 @@ func (m *Manager) GrowProvisioned(name string, bytes int64) error {
 	return m.bound(name, filepath.Join(m.Provisioned, name), bytes)
 }
 
-// RemoveProvisioned removes the directory of a provisioned volume with what is in it. One that was never made is
-// removed. It returns ErrInUse while a pod has the volume, and ErrMissing for a directory that is not where it was
-// made, by what is noted here or by what the volume says: made, that a pod has had it, and the machine that it was
-// provisioned on.
+// RemoveProvisioned removes the directory of a provisioned volume with its contents. It succeeds if the volume was
+// never created. It returns ErrInUse while a pod uses the volume. It returns ErrMissing if the volume was created but
+// is missing. That is known from the notes of this node, or from the volume's annotations: made means that a pod has
+// used it, and machine is where it was provisioned.
 func (m *Manager) RemoveProvisioned(name string, made bool, machine string) error {
 	if err := directory.CheckName(name); err != nil {
 		return err
@@ -281,7 +280,7 @@ func (m *Manager) RemoveProvisioned(name string, made bool, machine string) erro
 	return nil
 }
 
-// erase removes a directory, and gives its project back when it is empty.
+// erase removes a directory. It releases the directory's project once it is empty.
 func (m *Manager) erase(path string) error {
 	return removeTreeAfter(path, func() error { return m.free(path) })
 }
@@ -293,8 +292,8 @@ func (m *Manager) free(path string) error {
 	return m.Projects.Free(path)
 }
 
-// usersOf returns the uids of pods in whose directory a volume is mounted: what is mounted is the very directory. That
-// holds for pods of which nothing else is known any more, too.
+// usersOf returns the UIDs of the pods that have a volume mounted in their directory. A mount has the same device and
+// inode as its source. It also finds pods that are otherwise unknown.
 func (m *Manager) usersOf(path string) ([]string, error) {
 	var is unix.Stat_t
 	switch err := unix.Lstat(path, &is); {
@@ -322,7 +321,7 @@ func (m *Manager) usersOf(path string) ([]string, error) {
 	return users, nil
 }
 
-// holds says whether an entry of a directory is the very file.
+// holds reports whether an entry of a directory is the same file by device and inode.
 func holds(dir string, is *unix.Stat_t) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

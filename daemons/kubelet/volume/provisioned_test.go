@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// sames is a Mounter for which a name is a mount: what is bound is the very directory.
+// sames is a Mounter that moves the source to the target, so that the mount has the inode of the source.
 type sames struct{ Plain }
 
 func (sames) Bind(from, to string, _ []string) error {
@@ -68,7 +68,7 @@ func TestAProvisionedVolumeIsMadeOnce(t *testing.T) {
 	if info, err := os.Stat(m.Provisioned); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory of all is %v, %v", info, err)
 	}
-	// One that only says that it was provisioned does not make directories elsewhere.
+	// A volume that only claims to be provisioned does not create directories elsewhere.
 	s.volumes["pvc-1"].Spec.Local.Path = "/etc/pvc-1"
 	if _, err := m.Setup(context.Background(), p); err == nil ||
 		!strings.Contains(err.Error(), directory.Path("pvc-1")) {
@@ -115,7 +115,7 @@ func TestAProvisionedVolumeIsRemovedAlone(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"pvc-1", "pvc-1", "link", "never"} {
-		// The second time it is gone, which is what was asked for, though its volume says that it was made.
+		// The second removal succeeds because the directory is gone, although its volume says that it was created.
 		if err := m.RemoveProvisioned(name, name == "pvc-1", "that"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -137,13 +137,13 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 	if _, err := m.Setup(context.Background(), p); err != nil {
 		t.Fatal(err)
 	}
-	// The mount and the directory are one: here the directory is led back to where it is mounted.
+	// sames has moved the directory to the mount, so look up the users there.
 	mounted := filepath.Join(m.PodDir("u"), "volumes", "kubernetes.io~local-volume", "v")
 	users, err := m.usersOf(mounted)
 	if err != nil || len(users) != 1 || users[0] != "u" {
 		t.Fatalf("%q use it, %v", users, err)
 	}
-	// While a pod's turn lasts nobody removes what it is about to mount.
+	// A volume cannot be removed while a pod holds its turn.
 	if !m.changing.try("pvc-1") {
 		t.Fatal("the turn is taken")
 	}
@@ -152,7 +152,8 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 		t.Errorf("in turn: %v", err)
 	}
 	m.changing.give("pvc-1")
-	// One that is not where it was made, as when its disk is not mounted, is neither made anew nor said to be removed.
+	// A volume whose directory is missing, for example because its disk is not mounted, is neither created again nor
+	// reported as removed.
 	at := filepath.Join(m.Provisioned, "pvc-1")
 	if err := m.RemoveProvisioned("pvc-1", false, ""); !errors.Is(err, ErrMissing) {
 		t.Errorf("away: %v", err)
@@ -170,7 +171,7 @@ func TestAVolumeInUseIsNotRemoved(t *testing.T) {
 	if _, err := m.Setup(context.Background(), p); err != nil {
 		t.Errorf("back: %v", err)
 	}
-	// A claim that goes is not mounted any more, and its volume is not made anew.
+	// A deleted claim is not mounted any more, and its volume is not created again.
 	if err := m.RemoveProvisioned("pvc-1", false, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func TestAMachineThatIsInstalledAnewMakesNoEmptyVolumeAndWipesNone(t *testing.T)
 			if c.want == "" && err != nil {
 				t.Fatal(err)
 			}
-			// Nor is said to be removed what may lie elsewhere.
+			// A directory that may be elsewhere is not reported as removed.
 			removed := m.RemoveProvisioned("pvc-1", c.annotations[made] != "", c.annotations[machine])
 			if (removed == nil) != (c.want == "") ||
 				removed != nil &&

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A mount that is to be read-only all the way down is asked of the runtime as that, which refuses what it cannot do.
-// Where it need not be, the runtime says first whether it can.
+// A recursive read-only mount is requested from the runtime, which rejects it if it is not supported. If it is
+// optional, the runtime's support is checked first.
 func TestMountsAreReadOnlyAllTheWayDownS24(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	const enabled, disabled, ifPossible = corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyDisabled,
@@ -56,7 +56,7 @@ func TestMountsAreReadOnlyAllTheWayDownS24(t *testing.T) {
 	}
 }
 
-// A sub-path that cannot be told is not the whole volume.
+// If a sub-path cannot be resolved, the whole volume is not mounted instead.
 func TestASubPathThatIsNotKnownIsNotMounted(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	for name, v := range map[string]corev1.VolumeSource{

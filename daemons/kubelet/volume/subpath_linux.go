@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// subPath binds the path sub below base to target, and makes it as a directory when there is nothing. The kernel
-// resolves it, and refuses whatever leads out of base. What is bound is what was opened, whatever a container does to
-// the path meanwhile. A container that begins anew gets what is at the path by then: what an earlier one had may have
-// been removed or replaced, and what is written there would be lost.
+// subPath binds the path sub below base to target. It creates a missing directory. The kernel resolves the path and
+// rejects any path that leads out of base. The opened object is bound, whatever a container does to the path in the
+// meantime. A restarted container gets the current object: the previous one may have been removed or replaced, and
+// writes to it would be lost.
 func (m *Manager) subPath(base, sub, target string) error {
 	if err := checkSubPath(sub); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (m *Manager) subPath(base, sub, target string) error {
 		if err := unix.Fstat(root, &st); err != nil {
 			return err
 		}
-		// Whoever may write in the volume may write there.
+		// Use the permissions of the volume, so that its users can write there.
 		fd, err = makeBeneath(root, sub, st.Mode&(0o777|unix.S_ISGID|unix.S_ISVTX))
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func (m *Manager) subPath(base, sub, target string) error {
 	return m.Mounter.Bind(byFD(fd), target, nil)
 }
 
-// checkSubPath refuses what is not a path below a volume, however it is resolved.
+// checkSubPath returns an error if sub is not a relative path that stays below the volume.
 func checkSubPath(sub string) error {
 	switch {
 	case filepath.IsAbs(sub):
@@ -72,8 +72,8 @@ func checkSubPath(sub string) error {
 	return nil
 }
 
-// makeTarget makes what a sub-path is bound to: a directory, or a file for whatever is none. What was bound there
-// before may have been of the other kind.
+// makeTarget creates the mount point of a sub-path: a directory, or a file if the sub-path is not a directory. It
+// replaces an earlier mount point of the other kind.
 func makeTarget(target string, directory bool) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o750); err != nil {
 		return err

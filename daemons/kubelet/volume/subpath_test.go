@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// bound is a Mounter that keeps what was bound where, by what it was when it was bound.
+// bound is a Mounter that records the source of a bind mount.
 type bound struct {
 	Plain
 	from string
@@ -20,7 +20,9 @@ func (b *bound) Bind(from, _ string, _ []string) (err error) {
 	return err
 }
 
-// S26: a sub-path may be spelled in any way that stays in its volume.
+// A sub-path may be written in any form that stays in the volume.
+//
+// Proves S26.
 func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
 	for sub, want := range map[string]string{"logs/": "logs", "./x": "x", "a//b": "a/b", "..x": "..x", "x..": "x..",
 		"a/./b": "a/b", "../x": "", "a/../../x": "", "a/..": "", "/x": ""} {
@@ -43,8 +45,8 @@ func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
 	}
 }
 
-// A container that begins anew has what is at its sub-path by then. What it had before may be gone, and what it would
-// write there lost.
+// A restarting container gets the current object at its sub-path, because the previous one may be gone and writes to it
+// would be lost.
 func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
 	base, target := t.TempDir(), filepath.Join(t.TempDir(), "pods", "target")
 	m := &Manager{Mounter: Kernel{}}
@@ -71,7 +73,7 @@ func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
 	for _, step := range []struct {
 		name   string
 		change func()
-		file   string // of what is bound; empty for itself
+		file   string // name of a file in the mount; empty for the mount itself
 		want   string
 	}{
 		{"a directory", func() { put("sub/data", "first") }, "data", "first"},
@@ -108,7 +110,7 @@ func TestASubPathIsLookedUpAnewForEachContainerThatBegins(t *testing.T) {
 	}
 }
 
-// What leads out of an image is refused before the runtime is asked.
+// A sub-path that leads out of an image is rejected before the runtime is called.
 func TestASubPathOfAnImageStaysInIt(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	p := &corev1.Pod{
@@ -136,7 +138,7 @@ func TestASubPathOfAnImageStaysInIt(t *testing.T) {
 	}
 }
 
-// A key that may be missing, and comes after a container began that has it by a sub-path, is there for the next one.
+// An optional key that is added after a container has started is available at its sub-path for the next container.
 func TestAKeyThatComesLaterIsAtItsSubPath(t *testing.T) {
 	m, s := manager(t)
 	optional := true

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// anchors is what a source of trust anchors writes: each certificate of the bundles that it selects, once, in an
-// order that stays, and without what stands between them. What is optional and not there is an empty file.
+// anchors returns the contents of a trust anchor source: the certificates of the selected bundles without duplicates,
+// in a stable order and without other text. An optional source without bundles is an empty file.
 func (m *Manager) anchors(ctx context.Context, p *corev1.ClusterTrustBundleProjection) ([]byte, error) {
 	optional := p.Optional != nil && *p.Optional
 	name, signer, selector := "", "", labels.Everything()

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// S30: a projected volume has the trust anchors of the bundle that it names, or of those of a signer that it selects.
+// A projected volume has the trust anchors of the named bundle, or of the selected bundles of a signer.
+//
+// Proves S30.
 func TestTrustAnchorsAreProjected(t *testing.T) {
 	cert := func(text string) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte(text)}))
@@ -38,7 +40,7 @@ func TestTrustAnchorsAreProjected(t *testing.T) {
 	young := &metav1.LabelSelector{MatchLabels: map[string]string{"v": "new"}}
 	for name, c := range map[string]struct {
 		p    corev1.ClusterTrustBundleProjection
-		want string // or
+		want string // want or err is set
 		err  string
 	}{
 		"one": {corev1.ClusterTrustBundleProjection{Name: of("plain")}, cert("a") + cert("b"),

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// turns give a name to one at a time.
+// turns provides one lock per name.
 type turns struct {
 	mu   sync.Mutex
-	held map[string]chan struct{} // closed when the turn is over
+	held map[string]chan struct{} // closed when the turn ends
 }
 
-// try takes a name's turn when nobody has it.
+// try takes a name's turn if it is free. It reports whether it did.
 func (t *turns) try(name string) bool { return t.wait(name) == nil }
 
-// take waits for a name's turn.
+// take waits for a name's turn and takes it.
 func (t *turns) take(ctx context.Context, name string) error {
 	for {
 		over := t.wait(name)
@@ -30,7 +30,7 @@ func (t *turns) take(ctx context.Context, name string) error {
 	}
 }
 
-// wait takes a name's turn, or returns when that of who has it is over.
+// wait takes a name's turn and returns nil, or returns a channel that is closed when the current turn ends.
 func (t *turns) wait(name string) <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Use is how full the volume of a claim is, in bytes and inodes.
+// Use is the usage of a claim's volume, in bytes and inodes.
 type Use struct{ Capacity, Used, Available, Inodes, InodesUsed, InodesFree uint64 }
 
-// Use returns how full a pod's volume of a claim is: by its own quota where it has one, and else as full as its file
-// system.
+// Use returns the usage of a pod's volume of a claim. It is the volume's own quota if it has one, otherwise the usage
+// of the file system.
 func (m *Manager) Use(p *corev1.Pod, v *corev1.Volume) (Use, error) {
 	dir := m.dir(p, v)
 	var st unix.Statfs_t
@@ -26,7 +26,7 @@ func (m *Manager) Use(p *corev1.Pod, v *corev1.Volume) (Use, error) {
 	}
 	q, err := m.Projects.Quota(dir)
 	if err != nil {
-		return u, nil // it has none
+		return u, nil // the directory has no quota
 	}
 	return Use{Capacity: q.Bytes, Used: q.UsedBytes, Available: min(u.Available, left(q.Bytes, q.UsedBytes)),
 		Inodes: q.Inodes, InodesUsed: q.UsedInodes, InodesFree: min(u.InodesFree, left(q.Inodes, q.UsedInodes))}, nil

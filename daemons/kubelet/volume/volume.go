@@ -1,6 +1,5 @@
-// Package volume puts a pod's volumes where its containers can be given them:
-// directories, files made of API objects and of tokens, mounts. It remembers nothing
-// that the directories themselves do not say, so that it carries on after a restart.
+// Package volume prepares the volumes of pods: directories, files generated from API objects and tokens, and mounts.
+// All state is in the directories themselves, so that it survives a restart.
 package volume
 
 import (
@@ -21,69 +20,68 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// Source is where the contents of volumes come from.
+// Source provides the contents of volumes.
 type Source interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
-	// Token returns a service-account token for the pod, and when to ask again.
+	// Token returns a service account token for the pod, and when to call it again.
 	Token(
 		ctx context.Context,
 		p *corev1.Pod,
 		audience string,
 		lifetime time.Duration,
 	) (token string, renew time.Time, err error)
-	// TrustBundles returns the bundle of a name or, without one, those of a signer.
+	// TrustBundles returns the bundle with the given name. Without a name, it returns all bundles of the signer.
 	TrustBundles(ctx context.Context, name, signer string) ([]certificatesv1.ClusterTrustBundle, error)
 	// PodCertificate returns the key and certificate of the index-th source of a projected volume, and the time to call
 	// it again.
 	PodCertificate(ctx context.Context, p *corev1.Pod, volume string, index int,
 		source *corev1.PodCertificateProjection) (pair KeyPair, renew time.Time, err error)
-	// Claim and Volume return a claim and a persistent volume as the API has them now.
+	// Claim and Volume read the current claim and persistent volume from the API.
 	Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error)
 	Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error)
 }
 
-// KeyPair is a private key and the chain of its certificate, both in PEM.
+// KeyPair is a private key and its certificate chain, both in PEM.
 type KeyPair struct{ Key, Chain []byte }
 
-// Mounter is what of the kernel volumes need.
+// Mounter is the interface to the kernel's mounts.
 type Mounter interface {
 	Tmpfs(path, options string) error
-	Bind(from, to string, options []string) error // options are those that bindable takes
+	Bind(from, to string, options []string) error // see bindable for the supported options
 	Device(ctx context.Context, f FileSystem, at string) error
-	Make(path string) error      // a directory of the machine, where there is nothing
-	Unmount(path string) error   // whatever is mounted at path, and below that
-	UnmountAll(dir string) error // whatever is mounted below dir
+	Make(path string) error      // creates a missing directory of the machine
+	Unmount(path string) error   // all mounts at path and below
+	UnmountAll(dir string) error // all mounts below dir
 	Mounted(path string) (bool, error)
 }
 
-// Manager keeps the volumes of a node's pods below its root directory.
+// Manager manages the volumes of the node's pods below its root directory.
 type Manager struct {
 	Root    string // /var/lib/kubelet
 	Source  Source
 	Mounter Mounter
 	Node    func() pod.Node
-	// Labels are those of the node, for volumes that are not reached from all nodes.
+	// Labels returns the node's labels, for volumes that only some nodes can reach.
 	Labels func(context.Context) (map[string]string, error)
-	// Provisioned is the directory of the volumes that were made for claims; only their own directories are in it.
+	// Provisioned is the directory of the volumes provisioned for claims. It contains only their directories.
 	Provisioned string
-	// Machine is the identity of this machine; empty means that it has none.
+	// Machine is the identity of this machine, or "" if it has none.
 	Machine string
-	// Projects bounds those directories; nil bounds none.
+	// Projects limits the size of those directories. Nil means no limits.
 	Projects *Projects
-	// Unbounded is told of a volume that is used without a bound, and why; nil wants to know of none.
+	// Unbounded is called when a volume is used without an enforced size, with the reason. It may be nil.
 	Unbounded func(name string, why error)
 
-	going    operations // of all pods
-	changing turns      // of provisioned volumes, by name: one is mounted, grown or removed at a time
+	going    operations // operations of all pods
+	changing turns      // by name of a provisioned volume: only one mount, growth or removal at a time
 }
 
-// PodDir returns the directory of all that belongs to a pod.
+// PodDir returns the directory of a pod.
 func (m *Manager) PodDir(uid string) string { return filepath.Join(m.Root, "pods", uid) }
 
-// Setup makes a pod's volumes, or brings those that are made of API objects up to
-// date. It returns when it should be called again at the latest (zero: no such
-// time). It may be repeated at any time.
+// Setup creates a pod's volumes, or refreshes those with contents from API objects. It returns when to call it again at
+// the latest; zero means no fixed time. It can be repeated at any time.
 func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, err error) {
 	if err := os.MkdirAll(m.PodDir(string(p.UID)), 0o750); err != nil {
 		return time.Time{}, fmt.Errorf("make the directory of pod %s/%s: %w", p.Namespace, p.Name, err)
@@ -91,7 +89,7 @@ func (m *Manager) Setup(ctx context.Context, p *corev1.Pod) (again time.Time, er
 	var mu sync.Mutex
 	var failures []error
 	var all sync.WaitGroup
-	// Volumes wait for the API, not for each other.
+	// Run in parallel, because each volume waits for the API.
 	for i := range p.Spec.Volumes {
 		all.Go(func() {
 			v := &p.Spec.Volumes[i]
@@ -129,7 +127,7 @@ func (m *Manager) setup(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (t
 		return time.Time{}, err
 	}
 	if v.Secret != nil || v.Projected != nil {
-		// What is secret does not touch a disk.
+		// Keep secrets in memory, off the disk.
 		if mounted, err := m.Mounter.Mounted(dir); err != nil {
 			return time.Time{}, err
 		} else if !mounted {
@@ -147,7 +145,7 @@ func (m *Manager) setup(ctx context.Context, p *corev1.Pod, v *corev1.Volume) (t
 	return again, write(dir, files, fsGroup(p))
 }
 
-// kinds are the directory names that upstream gives volumes' plugins.
+// kind returns the directory name that upstream uses for the volume's plugin.
 func kind(v *corev1.Volume) string {
 	switch {
 	case v.EmptyDir != nil:
@@ -185,7 +183,7 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 		}
 		return m.Mounter.Tmpfs(dir, options)
 	}
-	// A directory that is there is ready, and its containers': what is not ready yet has another name.
+	// An existing directory is complete and belongs to the containers. An incomplete one has another name.
 	if _, err := os.Lstat(dir); err == nil {
 		return nil
 	}
@@ -196,7 +194,7 @@ func (m *Manager) emptyDir(p *corev1.Pod, e *corev1.EmptyDirVolumeSource, dir st
 	if err != nil {
 		return err
 	}
-	// Past the umask: any user of the pod's containers may write here.
+	// Regardless of the umask: any user of the pod's containers may write here.
 	err = unix.Chmod(half, openTo(e))
 	if err == nil {
 		err = own(half, fsGroup(p), false)
@@ -222,7 +220,8 @@ func openTo(e *corev1.EmptyDirVolumeSource) uint32 {
 	return 0o777
 }
 
-// Exceeded returns why a pod has to go for what is in its volumes, or nothing while each holds as much as it may.
+// Exceeded returns why a pod must be evicted for the usage of its emptyDir volumes, or "" if all are within their
+// limits.
 func (m *Manager) Exceeded(p *corev1.Pod) string {
 	for i := range p.Spec.Volumes {
 		v := &p.Spec.Volumes[i]
@@ -230,7 +229,7 @@ func (m *Manager) Exceeded(p *corev1.Pod) string {
 			v.EmptyDir.SizeLimit.Sign() <= 0 {
 			continue
 		}
-		// What could not be counted whole is as much at least.
+		// On an error, the usage is a lower bound.
 		if u, _ := usage(m.dir(p, v)); u.Bytes > v.EmptyDir.SizeLimit.Value() {
 			return fmt.Sprintf(
 				"Usage of EmptyDir volume %q exceeds the limit %q. ",
@@ -242,10 +241,10 @@ func (m *Manager) Exceeded(p *corev1.Pod) string {
 	return ""
 }
 
-// Stored returns how much a pod takes of the disk beside its containers' own file systems and logs, in bytes: its
-// volumes that lie there, and the files that its containers are given to write into, /etc/hosts and their last words.
+// Stored returns a pod's disk usage in bytes, without the containers' file systems and logs: its volumes on disk, its
+// hosts file, and its termination message files.
 func (m *Manager) Stored(p *corev1.Pod) int64 {
-	// What could not be counted whole is as much at least.
+	// On an error, the usage is a lower bound.
 	hosts, _ := usage(filepath.Join(m.PodDir(string(p.UID)), "etc-hosts"))
 	words, _ := usage(filepath.Join(m.PodDir(string(p.UID)), "containers"))
 	sum := hosts.Bytes + words.Bytes
@@ -259,8 +258,8 @@ func (m *Manager) Stored(p *corev1.Pod) int64 {
 	return sum
 }
 
-// memorySize is how large a volume in memory may grow: as large as it says, and no larger than what the pod or, when
-// that has no limit, the node may use.
+// memorySize returns the size of a volume in memory: its size limit, but at most the memory limit of the pod or,
+// without one, the node's allocatable memory.
 func (m *Manager) memorySize(p *corev1.Pod, e *corev1.EmptyDirVolumeSource) int64 {
 	size := int64(0)
 	node := m.Node().Allocatable
@@ -288,7 +287,7 @@ func fsGroup(p *corev1.Pod) *int64 {
 	return p.Spec.SecurityContext.FSGroup
 }
 
-// hostPath checks or makes what a hostPath volume names.
+// hostPath checks or creates the path of a hostPath volume.
 func hostPath(h *corev1.HostPathVolumeSource) error {
 	kind := corev1.HostPathUnset
 	if h.Type != nil {
@@ -297,14 +296,14 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 	info, err := os.Stat(h.Path)
 	switch kind {
 	case corev1.HostPathUnset:
-		return nil // the runtime makes a directory when there is nothing
+		return nil // the runtime creates a missing directory
 	case corev1.HostPathDirectoryOrCreate:
 		if errors.Is(err, fs.ErrNotExist) {
 			return os.MkdirAll(h.Path, 0o755)
 		}
 	case corev1.HostPathFileOrCreate:
 		if errors.Is(err, fs.ErrNotExist) {
-			// A link that leads nowhere does not decide where on the machine the file is made.
+			// O_EXCL: a dangling link must not decide where the file is created.
 			f, err := os.OpenFile(h.Path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
 			if err != nil {
 				return err
@@ -335,7 +334,7 @@ func hostPath(h *corev1.HostPathVolumeSource) error {
 	return nil
 }
 
-// hostPathKinds are what types of hostPath demand, in upstream's words.
+// hostPathKinds are descriptions of the hostPath types, in upstream's wording.
 var hostPathKinds = map[corev1.HostPathType]string{
 	corev1.HostPathDirectory:         "directory",
 	corev1.HostPathDirectoryOrCreate: "directory",

@@ -19,7 +19,7 @@ import (
 	"clusterctl/daemons/kubelet/pod"
 )
 
-// source has the objects that it is given.
+// source is a Source with given objects.
 type source struct {
 	maps    map[string]*corev1.ConfigMap
 	claims  map[string]*corev1.PersistentVolumeClaim
@@ -161,7 +161,7 @@ func TestMissingObjectsS30(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		source corev1.VolumeSource
-		want   string // part of the refusal, none when all is well
+		want   string // part of the error; empty if there is none
 	}{
 		"demanded": {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref}}, `configmaps "none" not found`},
 		"optional": {corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref,

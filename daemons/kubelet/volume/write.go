@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	dataLink = "..data"     // what the visible names point into
+	dataLink = "..data"     // the visible names are links through this link
 	newLink  = "..data_tmp" // becomes dataLink by a rename
 )
 
-// write makes dir hold exactly the given files, all at once: readers see the old
-// set or the new one. The layout is upstream's, which programs watch: visible names
-// are links through ..data to a directory of this version. Whatever a container put there,
-// nothing outside of dir is read or written.
+// write atomically replaces the files in dir: readers see the old set or the new one. The layout is upstream's, because
+// programs watch it: visible names are links through ..data to a directory of the current version. Whatever a container
+// has put into dir, nothing outside of it is read or written.
 func write(dir string, files map[string]file, group *int64) error {
 	for path := range files {
 		if err := check(path); err != nil {
@@ -80,7 +79,7 @@ func fill(root *os.Root, version string, files map[string]file, group *int64) er
 		if err := root.WriteFile(full, f.data, 0o600); err != nil {
 			return err
 		}
-		// Nobody but root gives files away. A node that only pretends may have no root, and nobody who reads.
+		// Only root can change the owner of a file. A simulated node may run without root, but nothing reads its files.
 		if f.user != nil && os.Geteuid() == 0 {
 			if err := root.Chown(full, int(*f.user), -1); err != nil {
 				return err
@@ -100,7 +99,7 @@ func fill(root *os.Root, version string, files map[string]file, group *int64) er
 	return nil
 }
 
-// makeParents makes the directories of a file, readable for all whatever the umask is.
+// makeParents creates the parent directories of a file, readable for all regardless of the umask.
 func makeParents(root *os.Root, version, dir string) error {
 	if dir == "." {
 		return nil
@@ -117,7 +116,7 @@ func makeParents(root *os.Root, version, dir string) error {
 	return root.Chmod(full, 0o755)
 }
 
-// same reports whether a version holds just these files.
+// same reports whether a version holds exactly these files.
 func same(root *os.Root, version string, files map[string]file) bool {
 	count := 0
 	err := fs.WalkDir(root.FS(), version, func(name string, d fs.DirEntry, err error) error {
@@ -140,8 +139,7 @@ func same(root *os.Root, version string, files map[string]file) bool {
 	return err == nil && count == len(files)
 }
 
-// links makes a visible name for the first element of every path, and removes the
-// names that no longer lead anywhere.
+// links creates a visible name for the first element of every path, and removes names that are no longer needed.
 func links(root *os.Root, files map[string]file) error {
 	want := map[string]bool{}
 	for name := range files {
@@ -154,8 +152,8 @@ func links(root *os.Root, files map[string]file) error {
 		case !info.IsDir():
 			continue
 		default:
-			// It was made for a container whose sub-path it is, when the volume did not have it yet. One with something
-			// in it stays, and is told of.
+			// It was created as the sub-path of a container before the volume had this file. A non-empty directory
+			// stays and causes an error.
 			if err := root.Remove(top); err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
-// Package announce has this machine answer for addresses of LoadBalancer Services: it puts those on an interface whose
-// lease it holds, and tells the neighbours; of those of pools with BGP it has routers told. Which Services get which
-// addresses the service controller says; what becomes of packets is the proxy's business.
+// Package announce makes this machine reachable at addresses of LoadBalancer Services. It puts an address on an
+// interface while it holds the address's lease, and announces that to the neighbours. Addresses of pools with BGP are
+// announced to routers instead. The service controller assigns the addresses to Services. The service proxy handles
+// their packets.
 package announce
 
 import (
@@ -29,7 +30,7 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// place is an address on an interface of this machine; floating.Link is one.
+// place is an address on an interface of this machine. floating.Link implements it.
 type place interface {
 	Set(lifetime time.Duration) error
 	Remove() error
@@ -38,21 +39,21 @@ type place interface {
 	Interface() string
 }
 
-// Options are what an Announcer is made of.
+// Options configures an Announcer.
 type Options struct {
-	Self   string               // this machine's node
-	Client kubernetes.Interface // for what is watched
+	Self   string               // node name of this machine
+	Client kubernetes.Interface // for watches
 	Leases kubernetes.Interface
-	Failed func(error) error // is told errors of Leases; may be nil
+	Failed func(error) error // receives errors of Leases; may be nil
 	Nodes  corelisters.NodeLister
 	Log    *slog.Logger
-	// Memory is a file for the pools that were read last, for a start at which the API has none; "" keeps none. Write
-	// puts a file in place at once.
+	// Memory is the file of the last known pools, for a start while the API has none; "" disables it. Write replaces a
+	// file atomically.
 	Memory string
 	Write  func(path string, data []byte) error
 }
 
-// Announcer holds addresses on this machine.
+// Announcer announces addresses on this machine.
 type Announcer struct {
 	Options
 	find     func(netip.Addr, []string) (place, error)
@@ -63,23 +64,23 @@ type Announcer struct {
 	routing  routing
 	held     prometheus.Gauge
 
-	known knownPools // for look alone
+	known knownPools // used only by look
 
 	mu     sync.Mutex
-	duties map[string]Duty // by lease
+	duties map[string]Duty // by lease name
 	pools  []config.Pool
 	places map[netip.Addr]found
-	counts map[string]int // addresses held, by lease
+	counts map[string]int // number of held addresses by lease name
 }
 
-// found is where an address can be, or why nowhere, as of some time.
+// found is a cached result of looking for an address's interface, and its time.
 type found struct {
 	place place
 	err   error
 	at    time.Time
 }
 
-// New returns an Announcer whose Metrics are to be registered.
+// New returns an Announcer. The caller registers its Metrics.
 func New(o Options) *Announcer {
 	a := &Announcer{
 		Options: o,
@@ -100,12 +101,12 @@ func New(o Options) *Announcer {
 	return a
 }
 
-// Metrics are how many addresses are here, and the sessions with routers.
+// Metrics returns the collectors of the number of held addresses and of the sessions with routers.
 func (a *Announcer) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{a.held, a.routing.speaker.Metrics()}
 }
 
-// Poke says that something has changed that decides who may have addresses.
+// Poke signals that an object has changed that affects which machines may hold addresses.
 func (a *Announcer) Poke() {
 	select {
 	case a.wake <- struct{}{}:
@@ -113,11 +114,11 @@ func (a *Announcer) Poke() {
 	}
 }
 
-// recheck is how often everything is looked at although nothing says that it has changed.
+// recheck is how often all duties are recomputed without a change.
 const recheck = 30 * time.Second
 
-// Run announces until ctx ends. The kernel keeps the addresses a moment longer, so that a daemon that comes back, or
-// another machine, goes on with them. The cache of Nodes has been filled.
+// Run announces addresses until ctx ends. The kernel keeps the addresses a little longer, so that a restarted daemon or
+// another machine can continue. The cache of Nodes must be synced before.
 func (a *Announcer) Run(ctx context.Context) error {
 	only := func(namespace, field, value string) *informers.Factory {
 		return informers.New(
@@ -182,7 +183,7 @@ func (a *Announcer) Run(ctx context.Context) error {
 	}
 }
 
-// tell has f called with whatever changes.
+// tell returns an event handler that calls f for every event.
 func tell(f func()) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { f() },
@@ -191,10 +192,10 @@ func tell(f func()) cache.ResourceEventHandler {
 	}
 }
 
-// keepers are goroutines, one for each lease that this machine may hold.
+// keepers holds the goroutines of the leases that this machine may hold.
 type keepers struct {
 	group   sync.WaitGroup
-	running map[string]chan struct{} // what wakes each
+	running map[string]chan struct{} // wakes the goroutine, by lease name
 	ended   chan string
 }
 
@@ -222,7 +223,7 @@ func (k *keepers) wake() {
 	}
 }
 
-// look works out which leases this machine may hold. When something cannot be read, the former duties stay.
+// look recomputes which leases this machine may hold. If an input cannot be read, the previous duties stay.
 func (a *Announcer) look(ctx context.Context) error {
 	services, err := a.services.List(labels.Everything())
 	if err != nil {
@@ -243,7 +244,7 @@ func (a *Announcer) look(ctx context.Context) error {
 	}
 	routed := func(at netip.Addr) bool { return len(peers[at]) > 0 }
 	duties := map[string]Duty{}
-	if !known { // it says when
+	if !known { // duties of Local Services stay as they are
 		services = slices.DeleteFunc(slices.Clone(services), staysLocal)
 		a.mu.Lock()
 		for lease, d := range a.duties {
@@ -268,7 +269,7 @@ func (a *Announcer) duty(lease string) Duty {
 	return a.duties[lease]
 }
 
-// elsewhere says whether an address comes with another lease than this one.
+// elsewhere reports whether an address belongs to another lease than the given one.
 func (a *Announcer) elsewhere(lease string, address netip.Addr) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -280,10 +281,10 @@ func (a *Announcer) elsewhere(lease string, address netip.Addr) bool {
 	return false
 }
 
-// placeFor is how long it is believed where an address can be: interfaces come and go.
+// placeFor is how long the interface of an address is cached, because interfaces come and go.
 const placeFor = 10 * time.Second
 
-// placeOf returns where an address can be on this machine.
+// placeOf returns where an address can be placed on this machine.
 func (a *Announcer) placeOf(address netip.Addr) (place, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -309,7 +310,7 @@ func (a *Announcer) placeOf(address netip.Addr) (place, error) {
 	return p, err
 }
 
-// forget has it looked anew where an address can be.
+// forget drops the cached interface of an address.
 func (a *Announcer) forget(address netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -329,5 +330,5 @@ func (a *Announcer) count(lease string, n int) {
 	a.held.Set(float64(all))
 }
 
-// errLost says that a lease cannot be renewed because another machine has taken it.
+// errLost reports that another machine has taken the lease, so that it cannot be renewed.
 var errLost = errors.New("somebody else has written the lease")

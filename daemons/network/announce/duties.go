@@ -13,20 +13,20 @@ import (
 	"clusterctl/daemons/api/loadbalancer"
 )
 
-// Duty is addresses that one machine has at a time: who holds the lease.
+// Duty is a set of addresses that are held by one machine at a time, together with a lease.
 type Duty struct {
 	Lease     string
 	Addresses []netip.Addr // sorted
-	Machines  []string     // who may have them, best first
-	Local     bool         // of Services whose traffic stays on the machine that it comes to
+	Machines  []string     // machines that may hold them, best first
+	Local     bool         // of Services with externalTrafficPolicy Local
 }
 
-// localNodes are the nodes on which a Service has endpoints that are ready, of the family of one of its addresses.
+// localNodes returns the nodes on which a Service has ready endpoints of the address's family.
 type localNodes func(*corev1.Service, netip.Addr) map[string]bool
 
-// Duties works out who may announce which addresses, the same on all machines that see the same. ready says on which
-// nodes a Service has endpoints that are ready, of the family of an address; addresses that are routed are nobody's
-// duty.
+// Duties returns which machines may announce which addresses. The result is the same on all machines with the same
+// inputs. ready returns the nodes with ready endpoints of a Service, for the family of an address. Addresses that are
+// routed by BGP belong to no duty.
 func Duties(services []*corev1.Service, nodes []*corev1.Node, ready localNodes, routed func(netip.Addr) bool) []Duty {
 	of := map[netip.Addr][]*corev1.Service{}
 	for _, s := range services {
@@ -78,7 +78,7 @@ func staysLocal(s *corev1.Service) bool {
 	return s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// eligible returns the machines that may hold addresses: those that are ready, or all when none is ready.
+// eligible returns the machines that may hold addresses: the ready ones, or all if none is ready.
 func eligible(nodes []*corev1.Node) []string {
 	var ready, all []string
 	for _, n := range nodes {
@@ -126,7 +126,7 @@ func spread(machines []string) (all [loadbalancer.Slots][]string) {
 	return all
 }
 
-// ranked sorts machines by how near their names are to a text's, in an order that is another for each text.
+// ranked returns the machines sorted by a hash of their name and a text. Each text has its own order.
 func ranked(machines []string, of string) []string {
 	list := slices.Clone(machines)
 	slices.SortFunc(list, func(a, b string) int {

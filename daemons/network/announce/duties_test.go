@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/api/loadbalancer"
 )
 
-// service has addresses that the controller has given it.
+// service returns a Service with addresses assigned by the controller.
 func service(name, ips string, change ...func(*corev1.Service)) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
@@ -57,7 +57,7 @@ func deleted(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{} }
 
 func cordoned(n *corev1.Node) { n.Spec.Unschedulable = true }
 
-// on has the endpoints of all Services be on some nodes.
+// on returns a localNodes according to which all Services have endpoints on the given nodes.
 func on(nodes string) localNodes {
 	has := map[string]bool{}
 	for _, n := range strings.Fields(nodes) {
@@ -109,7 +109,7 @@ func TestWhichMachinesMayHaveAnAddress(t *testing.T) {
 	}
 }
 
-// An address that Services share is where all of those have endpoints that need them there.
+// An address shared by Local Services is only announced by machines with endpoints of all of them.
 func TestASharedAddressIsWhereAllHaveEndpoints(t *testing.T) {
 	nodes := []*corev1.Node{node("x"), node("y"), node("z")}
 	duties := Duties(
@@ -125,8 +125,7 @@ func TestASharedAddressIsWhereAllHaveEndpoints(t *testing.T) {
 	}
 }
 
-// Each address has one lease, each local one a lease of its own, and no machine is the best for more slots than its
-// share.
+// Each address has one lease, and each local address its own. No machine is the best for more slots than its share.
 func TestAddressesAreSpread(t *testing.T) {
 	known := loadbalancer.Leases()
 	rapid.Check(t, func(r *rapid.T) {
@@ -176,7 +175,7 @@ func TestAddressesAreSpread(t *testing.T) {
 	})
 }
 
-// One machine more or less moves few addresses.
+// Adding a machine moves few addresses.
 func TestAMachineThatComesMovesFew(t *testing.T) {
 	moved := 0
 	for n := 2; n < 30; n++ {
@@ -196,5 +195,5 @@ func TestAMachineThatComesMovesFew(t *testing.T) {
 	}
 }
 
-// nobody is told of any address by BGP.
+// nobody reports for each address that BGP does not announce it.
 func nobody(netip.Addr) bool { return false }

@@ -15,52 +15,55 @@ import (
 	"clusterctl/daemons/floating"
 )
 
-// The times have another machine answer within two seconds of the death of one: a renewal is seen within glance,
-// silence counts from then, and nobody answers the question who has the address. Where its kernel still answers, only
-// the daemon of a machine is dead, or its way to the API server, and connections to the address live: it has until
-// mercy is over, a good while before the kernel drops the address. While two hold an address for a moment, both pass on
-// what comes, and the newer one's announcements come last.
+// With these times, another machine serves the addresses within two seconds after a machine has died. Standbys see a
+// renewal within glance, and count the silence from then on. When the lease is due, they also ask the network whether a
+// machine still has the address. If its kernel answers, only its daemon or its connection to the API server has failed,
+// and connections to the address still work. It then keeps the lease until mercy is over, which is long before its
+// kernel drops the address. If two machines hold an address for a moment, both forward packets, and the newer one's
+// announcements come last.
 const (
-	leaseTime   = 1400 * time.Millisecond // silence after which another machine takes the lease from one that is dead
-	mercy       = 3 * time.Second         // how much more silence a machine may have whose kernel answers
-	renewal     = 500 * time.Millisecond  // between two renewals
-	glance      = 200 * time.Millisecond  // between two looks of those that are next
-	farGlance   = 10 * time.Second        // of the others
-	near        = 3                       // how many machines are next
-	settled     = 10 * time.Second        // how long a machine must have been the best to take over from one that lives
-	callTimeout = 500 * time.Millisecond  // of one request
-	// that the kernel keeps an address; it counts whole seconds and may be a good second late
+	leaseTime   = 1400 * time.Millisecond // silence after which another machine takes the lease of a dead machine
+	mercy       = 3 * time.Second         // additional silence for a machine whose kernel still answers
+	renewal     = 500 * time.Millisecond  // interval of renewals
+	glance      = 200 * time.Millisecond  // interval of checks by the next machines in the ranking
+	farGlance   = 10 * time.Second        // interval of checks by the other machines
+	near        = 3                       // how many machines of the ranking count as next
+	settled     = 10 * time.Second        // how long a machine must be the best to take over from a working one
+	callTimeout = 500 * time.Millisecond  // limit of one request
+	// lifetime is how long the kernel keeps an address. The kernel counts whole seconds and may be up to a second late.
 	lifetime = 5 * time.Second
-	// that addresses stay here after another machine has been seen to have the lease
+	// handover is how long addresses stay here after another machine was seen to hold the lease.
 	handover   = 500 * time.Millisecond
-	question   = 150 * time.Millisecond // how long neighbours are waited for
-	reannounce = 10 * time.Second       // for those that have missed it
-	loud       = 6                      // announcements at once
-	idleFor    = 10 * time.Second       // how long the lease of no address is looked after
+	question   = 150 * time.Millisecond // how long to wait for an answer of the neighbours
+	reannounce = 10 * time.Second       // interval of announcements, for neighbours that missed one
+	loud       = 6                      // number of announcements in a row
+	idleFor    = 10 * time.Second       // how long the lease of a duty without addresses is still checked
 )
 
-// keeper holds one lease, and the addresses with it, whenever it is this machine's turn.
+// keeper maintains one lease, and holds its addresses while this machine holds the lease.
 type keeper struct {
 	*Announcer
 	lease string
 	claim floating.Claim
 	here  map[netip.Addr]*announced
 
-	written *coordinationv1.Lease // as this machine has written it last; nil when it does not hold it, or does not know
-	renewed time.Time             // when the last renewal that succeeded was sent
-	vacant  time.Time             // since when nobody has the lease
-	seen    string                // the version of the lease that was read last
-	lost    time.Time             // since when another machine is seen to have the lease while addresses are here
-	best    time.Time             // since when this machine is the best
-	idle    time.Time             // since when there is no address
-	problem string                // that was told last
+	// written is the lease as this machine last wrote it. It is nil if the machine does not hold the lease, or does not
+	// know.
+	written *coordinationv1.Lease
+	renewed time.Time // start of the last successful renewal
+	vacant  time.Time // since when the lease has no holder
+	seen    string    // resource version of the lease last read
+	lost    time.Time // since when another machine is seen to hold the lease while addresses are here
+	best    time.Time // since when this machine is the best
+	idle    time.Time // since when the duty has no address
+	problem string    // the problem last logged
 }
 
-// announced is an address that is here.
+// announced is an address that is on this machine.
 type announced struct {
 	place
 	at   time.Time
-	left int // announcements to make at once
+	left int // announcements left to make in a row
 }
 
 func newKeeper(a *Announcer, lease string) *keeper {
@@ -101,16 +104,16 @@ func (k *keeper) run(ctx context.Context, wake <-chan struct{}) {
 	}
 }
 
-// part leaves the addresses to the kernel for a moment: this daemon comes back by then, or another machine has taken
+// part leaves the addresses in the kernel for a moment, until this daemon has restarted or another machine has taken
 // them.
 func (k *keeper) part() {
 	for _, p := range k.here {
-		_ = p.Set(lifetime) // what is not done by now goes sooner
+		_ = p.Set(lifetime) // on an error the address expires sooner
 	}
 	k.count(k.lease, 0)
 }
 
-// round does what is due, and returns when the next one is; zero when there is nothing left to do.
+// round does what is due, and returns the time until the next round. Zero means that there is nothing left to do.
 func (k *keeper) round(ctx context.Context) (next time.Duration, err error) {
 	d := k.duty(k.lease)
 	if len(d.Addresses) == 0 {
@@ -139,7 +142,7 @@ func (k *keeper) round(ctx context.Context) (next time.Duration, err error) {
 	return k.watch(ctx, d, rank, able)
 }
 
-// watch looks at a lease that this machine does not hold, or may have lost.
+// watch checks a lease that this machine does not hold, or may have lost.
 func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next time.Duration, err error) {
 	started := time.Now()
 	lease, err := k.get(ctx)
@@ -159,8 +162,8 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	if k.seen = ""; lease != nil {
 		k.seen = lease.ResourceVersion
 	}
-	// A machine far down the ranking asks less often, except after a look that found the lease unchanged: its holder
-	// may be dead.
+	// A machine far down the ranking checks less often. If the lease was unchanged since its last check, it checks soon
+	// again, because the holder may be dead.
 	if (rank >= near || rank < 0) && len(k.here) == 0 && (rank < 0 || k.seen != was) {
 		next = farGlance
 	}
@@ -168,19 +171,19 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	case floating.Keep:
 		return renewal, k.take(ctx, lease, d)
 	case floating.Release:
-		// The addresses stay here until their time in the kernel is over or another machine has the lease.
+		// The addresses stay here until they expire in the kernel or another machine has the lease.
 		for _, p := range k.here {
-			p.left = loud // should it come back
+			p.left = loud // in case the address comes back
 		}
 		_, err = k.put(ctx, lease, "", d)
 		k.count(k.lease, 0)
 		return glance, err
 	case floating.Take:
-		// A vacant lease is left to the best machine for a while, so that addresses need not move again right away.
+		// A vacant lease is reserved for the best machine for a while, so that the addresses do not move twice.
 		if !k.vacant.IsZero() && rank > 0 && started.Sub(k.vacant) < leaseTime {
 			return min(next, leaseTime-started.Sub(k.vacant)), nil
 		}
-		// Of a silent holder whose kernel still answers the daemon alone may be dead, and it may come back.
+		// If the kernel of a silent holder still answers, only its daemon may have failed, and it may come back.
 		if lease != nil && floating.Holder(lease) != "" && k.claim.Silent(started) > -mercy && k.answered(lease, d) {
 			return glance, nil
 		}
@@ -193,7 +196,8 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 		k.Log.Info("taking addresses of services over as planned", "lease", k.lease, "from", floating.Holder(lease))
 		return renewal, k.take(ctx, lease, d)
 	}
-	// Who takes a lease writes it first, and only then has the addresses and tells the neighbours.
+	// Another machine writes the lease first, then adds the addresses and announces them. Keep the addresses until that
+	// is done.
 	if k.lost.IsZero() {
 		k.lost = started
 	}
@@ -207,11 +211,11 @@ func (k *keeper) watch(ctx context.Context, d Duty, rank int, able bool) (next t
 	return next, nil
 }
 
-// answered reports whether another machine says that it has the first of the addresses that a lease's holder had. One
-// that cannot be asked for is answered by nobody.
+// answered reports whether another machine answers for the first address that the lease's holder had. It returns false
+// if the question cannot be sent.
 func (k *keeper) answered(lease *coordinationv1.Lease, d Duty) bool {
 	had := strings.Split(lease.Annotations[addressesAnnotation], ", ")
-	// Another may have come since, which nobody has yet.
+	// Skip addresses that were added since, because no machine has them yet.
 	first := max(slices.IndexFunc(d.Addresses, func(a netip.Addr) bool { return slices.Contains(had, a.String()) }), 0)
 	p, err := k.placeOf(d.Addresses[first])
 	if err != nil {
@@ -221,7 +225,7 @@ func (k *keeper) answered(lease *coordinationv1.Lease, d Duty) bool {
 	return taken && err == nil
 }
 
-// able reports whether all addresses can be on this machine.
+// able reports whether all addresses can be placed on this machine.
 func (k *keeper) able(d Duty) bool {
 	for _, a := range d.Addresses {
 		if _, err := k.placeOf(a); err != nil {
@@ -231,7 +235,7 @@ func (k *keeper) able(d Duty) bool {
 	return true
 }
 
-// complete reports whether just these addresses are here.
+// complete reports whether exactly these addresses are on this machine.
 func (k *keeper) complete(d Duty) bool {
 	for _, a := range d.Addresses {
 		if k.here[a] == nil {
@@ -241,7 +245,7 @@ func (k *keeper) complete(d Duty) bool {
 	return len(k.here) == len(d.Addresses)
 }
 
-// take takes or renews the lease, and has the addresses here.
+// take takes or renews the lease, and places the addresses on this machine.
 func (k *keeper) take(ctx context.Context, lease *coordinationv1.Lease, d Duty) error {
 	started := time.Now()
 	written, err := k.put(ctx, lease, k.Self, d)
@@ -249,13 +253,13 @@ func (k *keeper) take(ctx context.Context, lease *coordinationv1.Lease, d Duty) 
 		return err
 	}
 	if k.written = written; time.Since(started) > callTimeout+glance {
-		return nil // the process was frozen meanwhile: the lease may be another's by now
+		return nil // the process was suspended in the meantime: another machine may have the lease by now
 	}
 	k.renewed, k.lost = started, time.Time{}
 	return k.hold(d)
 }
 
-// hold has the kernel keep the addresses a moment longer, and tells the neighbours.
+// hold adds the addresses or extends their lifetime in the kernel, and announces them to the neighbours.
 func (k *keeper) hold(d Duty) error {
 	var failures []error
 	for a := range k.here {
@@ -292,8 +296,9 @@ func (k *keeper) hold(d Duty) error {
 	return errors.Join(failures...)
 }
 
-// defend goes on with the addresses while the lease cannot be renewed: that no API server answers is no reason for
-// Services not to. Whether this machine alone is cut off, and another has taken over, the neighbours say.
+// defend keeps the addresses while the lease cannot be renewed, because Services should work without an API server. If
+// only this machine is cut off and another has taken over, the neighbours answer for the addresses, and defend drops
+// them.
 func (k *keeper) defend(d Duty) error {
 	if time.Since(k.renewed) >= leaseTime {
 		for _, a := range d.Addresses[:min(2, len(d.Addresses))] {
@@ -325,8 +330,8 @@ func (k *keeper) drop(reason string) {
 
 func (k *keeper) remove(a netip.Addr, reason string) {
 	if k.elsewhere(k.lease, a) {
-		// Until the holder of that lease has it, which may be this machine, it stays for the moment for which the
-		// kernel keeps it.
+		// Until the holder of the other lease has it, which may be this machine, the address stays until it expires in
+		// the kernel.
 		k.Log.Info("an address of services comes under another lease", "address", a, "lease", k.lease)
 		delete(k.here, a)
 		return
@@ -345,7 +350,8 @@ func (k *keeper) remove(a netip.Addr, reason string) {
 	delete(k.here, a)
 }
 
-// abandon ends what was held for addresses that are no Service's any more.
+// abandon drops the addresses of a duty that has no addresses any more. It deletes the lease unless another machine
+// still renews it.
 func (k *keeper) abandon(ctx context.Context) (next time.Duration, err error) {
 	k.drop("it is no service's")
 	k.written = nil
@@ -366,7 +372,7 @@ func (k *keeper) abandon(ctx context.Context) (next time.Duration, err error) {
 			return 0, nil
 		}
 		if apierrors.IsConflict(err) {
-			err = nil // its holder lives
+			err = nil // the holder is alive
 		}
 	}
 	if time.Since(k.idle) >= idleFor {

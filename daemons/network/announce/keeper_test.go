@@ -25,15 +25,15 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// lan is a network: who answers for which address, and whom its neighbours believe.
+// lan simulates a network: which machines have which addresses, and which machine the neighbours believe to have them.
 type lan struct {
 	mu       sync.Mutex
 	has      map[netip.Addr]map[string]time.Time // until when each machine's kernel has it
-	believed map[netip.Addr]string               // who announced it last
+	believed map[netip.Addr]string               // machine that announced it last
 	gone     map[string]bool                     // machines without power
 }
 
-// spot is an address on one machine of the network.
+// spot simulates an address on one machine of the network.
 type spot struct {
 	*lan
 	self    string
@@ -79,7 +79,7 @@ func (s spot) Taken(time.Duration) (bool, error) {
 
 func (s spot) Interface() string { return "eth0" }
 
-// slow is an address on a machine that has too much to do.
+// slow is a spot on an overloaded machine.
 type slow struct{ spot }
 
 func (s slow) Set(lifetime time.Duration) error {
@@ -87,7 +87,7 @@ func (s slow) Set(lifetime time.Duration) error {
 	return s.spot.Set(lifetime)
 }
 
-// holders are the machines whose kernel has an address and that have power, sorted.
+// holders returns the sorted names of the powered machines whose kernel has an address. The caller holds mu.
 func (l *lan) holders(a netip.Addr) (all []string) {
 	for name, until := range l.has[a] {
 		if time.Now().Before(until) && !l.gone[name] {
@@ -98,15 +98,15 @@ func (l *lan) holders(a netip.Addr) (all []string) {
 	return all
 }
 
-// having is the same for who does not hold the lock.
+// having is holders for callers that do not hold mu.
 func (l *lan) having(a netip.Addr) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.holders(a)
 }
 
-// answers is who answers what is sent to an address, "" for nobody: a machine passes on what comes while its power is
-// on, also when it has the address no more.
+// answers returns the machine that responds to packets to an address, or "" if none does. A powered machine forwards
+// packets that reach it, even if it no longer has the address.
 func (l *lan) answers(a netip.Addr) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,14 +116,14 @@ func (l *lan) answers(a netip.Addr) string {
 	return ""
 }
 
-// world is machines on a network with an API server.
+// world is a set of machines on a network with an API server.
 type world struct {
 	testing.TB
 	*lan
 	*fake.Clientset
-	down atomic.Bool // no API server answers about leases
+	down atomic.Bool // the API server does not respond to requests for leases
 	mu   sync.Mutex
-	cut  map[string]bool // machines that have no way to the API server
+	cut  map[string]bool // machines without a connection to the API server
 	find func(machine string, a netip.Addr, names []string) (place, error)
 	ends map[string]func()
 	log  *slog.Logger
@@ -145,7 +145,7 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	}
 	w.find = func(machine string, a netip.Addr, _ []string) (place, error) { return spot{w.lan, machine, a}, nil }
 	var version atomic.Int64
-	// As a server does: who writes has seen the last version.
+	// The resource version increases with each write, as on a real server.
 	for _, verb := range []string{"create", "update"} {
 		w.PrependReactor(verb, "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			m := a.(clienttesting.UpdateAction).GetObject().(metav1.Object)
@@ -169,7 +169,7 @@ func newWorld(t testing.TB, objects ...runtime.Object) *world {
 	return w
 }
 
-// start has a machine's announcer run until it is ended.
+// start runs a machine's announcer until it is stopped.
 func (w *world) start(name string) {
 	factory := informers.New(w.Clientset)
 	nodes := informers.Nodes(factory)
@@ -213,7 +213,7 @@ func (w *world) start(name string) {
 	w.Cleanup(end)
 }
 
-// kill takes a machine's power.
+// kill turns off a machine.
 func (w *world) kill(name string) {
 	w.lan.mu.Lock()
 	w.gone[name] = true
@@ -224,7 +224,7 @@ func (w *world) kill(name string) {
 	w.ends[name]()
 }
 
-// until waits for something to be so, and says how long that took.
+// until waits until a condition is true, and returns how long that took.
 func (w *world) until(what string, so func() bool) time.Duration {
 	w.Helper()
 	began := time.Now()
@@ -253,7 +253,7 @@ func (w *world) leases() int {
 	return len(list.Items)
 }
 
-// gapless watches that an address is answered all the time, until the function that it returns is called.
+// gapless checks that an address is always answered, until end is called.
 func (w *world) gapless(a netip.Addr) (end func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	var group sync.WaitGroup
@@ -295,7 +295,7 @@ func TestAnAddressMovesWithinTwoSecondsWhenItsMachineDies(t *testing.T) {
 	}
 }
 
-// While its machine lives, an address is answered all the time that it takes to move.
+// A planned move between working machines causes no interruption.
 func TestAPlannedMoveLosesNothing(t *testing.T) {
 	t.Parallel()
 	web := service("web", vip.String())
@@ -314,7 +314,7 @@ func TestAPlannedMoveLosesNothing(t *testing.T) {
 	}
 }
 
-// A machine that comes back is given its share by those that live, once it has been there for a while.
+// A machine that returns takes over its share from working machines after some time.
 func TestTheBestTakesOverFromOneThatLives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
@@ -328,7 +328,7 @@ func TestTheBestTakesOverFromOneThatLives(t *testing.T) {
 	w.find = func(machine string, a netip.Addr, _ []string) (place, error) {
 		s := spot{w.lan, machine, a}
 		if machine == best {
-			return slow{s}, nil // it has the lease before it has the address
+			return slow{s}, nil // it gets the lease before it has the address
 		}
 		return s, nil
 	}
@@ -350,7 +350,7 @@ func TestTheBestTakesOverFromOneThatLives(t *testing.T) {
 	end()
 }
 
-// A daemon that is made anew has its addresses still, also when that takes longer than a machine without power has.
+// A restarted daemon still has its addresses, even if the restart takes longer than the failover after a power loss.
 func TestADaemonThatComesBackGoesOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
@@ -372,8 +372,7 @@ func TestADaemonThatComesBackGoesOn(t *testing.T) {
 	end()
 }
 
-// A service that comes while a daemon is away, and whose address comes before those that its machine has, moves none of
-// these.
+// A new Service during a daemon's restart does not move the daemon's addresses, even if its address sorts before them.
 func TestANewAddressMovesNoneOfADaemonThatIsAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
@@ -398,7 +397,7 @@ func TestANewAddressMovesNoneOfADaemonThatIsAway(t *testing.T) {
 	}
 }
 
-// The addresses of a daemon that does not come back are another's before the kernel of its machine drops them.
+// Another machine takes the addresses of a stopped daemon before the kernel of its machine drops them.
 func TestADaemonThatStaysAwayIsReplacedWithoutAGap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
@@ -412,7 +411,8 @@ func TestADaemonThatStaysAwayIsReplacedWithoutAGap(t *testing.T) {
 	end()
 }
 
-// Services go on while no API server answers. A machine that is cut off alone gives way to the one that has taken over.
+// Addresses stay while no API server responds. A machine that is cut off alone yields to the machine that has taken
+// over.
 func TestAnAddressStaysWhileNoServerAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, append(three(), service("web", vip.String()))...)
@@ -437,7 +437,8 @@ func TestAnAddressStaysWhileNoServerAnswers(t *testing.T) {
 	end()
 }
 
-// Leases come with the first Service and go with the last one, and Services change while their addresses are held.
+// Leases are created with the first Service and deleted with the last. Services can change while their addresses are
+// held.
 func TestLeasesAreThereWhileTheyAreNeeded(t *testing.T) {
 	t.Parallel()
 	web := service("web", "")
@@ -462,7 +463,7 @@ func TestLeasesAreThereWhileTheyAreNeeded(t *testing.T) {
 	w.until("no lease", func() bool { return w.leases() == 0 })
 }
 
-// Of a Service whose traffic stays on its machine, an address is where it has endpoints of the address's family.
+// An address of a Service with externalTrafficPolicy Local is on a machine with endpoints of the address's family.
 func TestALocalAddressIsWhereEndpointsOfItsFamilyAre(t *testing.T) {
 	t.Parallel()
 	slice := func(family discoveryv1.AddressType, node string) *discoveryv1.EndpointSlice {
@@ -492,7 +493,7 @@ func TestALocalAddressIsWhereEndpointsOfItsFamilyAre(t *testing.T) {
 	w.until("an answer for the one that moved", func() bool { return w.answers(vip) == "x" && w.answers(six) == "z" })
 }
 
-// The address of a Service whose traffic stays on its machine is where its pods are.
+// The address of a Service with externalTrafficPolicy Local follows its pods.
 func TestALocalAddressFollowsItsPods(t *testing.T) {
 	t.Parallel()
 	slice := func(nodes ...string) *discoveryv1.EndpointSlice {

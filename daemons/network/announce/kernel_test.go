@@ -17,7 +17,7 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// kernelPlace is an address on an interface of a network of its own.
+// kernelPlace is an address on an interface in a network namespace.
 type kernelPlace struct {
 	*floating.Link
 	of *netns.Stack
@@ -36,8 +36,8 @@ func (p kernelPlace) Taken(wait time.Duration) (taken bool, err error) {
 	return taken, err
 }
 
-// segment is machines, x, y and z, and somebody outside of the cluster, all on one wire. What comes to an address of a
-// Service a machine answers, as it does with the proxy's rules, wherever the address is.
+// segment is the machines x, y and z, and a client outside of the cluster, on one wire. A machine answers packets to a
+// Service's address wherever the address is, as it does with the proxy's rules.
 type segment struct {
 	wire, outside *netns.Stack
 	machines      map[string]*netns.Stack
@@ -63,7 +63,7 @@ func newSegment(t testing.TB, addresses ...netip.Addr) *segment {
 	for i, name := range []string{"x", "y", "z"} {
 		m := s.machines[name]
 		plug(name, m, i+1)
-		m.Set(t, "net.ipv4.conf.all.arp_ignore", "1") // what is routed here is not therefore answered for
+		m.Set(t, "net.ipv4.conf.all.arp_ignore", "1") // do not answer ARP for addresses on other interfaces
 		for _, a := range addresses {
 			m.IP(t, "route add local "+a.String()+" dev lo")
 		}
@@ -89,20 +89,21 @@ func newSegment(t testing.TB, addresses ...netip.Addr) *segment {
 	return s
 }
 
-// traffic is packets to an address from outside, one every few milliseconds, each with a number that comes back.
+// traffic is a sequence of numbered packets to an address from outside, one every few milliseconds. Answers have the
+// same number.
 type traffic struct {
 	sent     atomic.Uint64
 	answered sync.Map // number → true
 	mu       sync.Mutex
-	longest  time.Duration // without an answer
-	last     time.Time     // answer
+	longest  time.Duration // longest time without an answer
+	last     time.Time     // time of the last answer
 }
 
 func (s *segment) traffic(t testing.TB, to netip.Addr) *traffic {
 	tr := &traffic{last: time.Now()}
 	var socket *net.UDPConn
 	if err := s.outside.Inside(func() (err error) {
-		socket, err = net.ListenUDP("udp", nil) // answers are from the machine's own address
+		socket, err = net.ListenUDP("udp", nil) // unconnected, because answers come from the machine's own address
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func (s *segment) traffic(t testing.TB, to netip.Addr) *traffic {
 				return
 			}
 			if err != nil || n != 8 {
-				continue // the address was not there
+				continue // the address was unreachable
 			}
 			tr.answered.Store(binary.BigEndian.Uint64(b), true)
 			tr.mu.Lock()
@@ -146,7 +147,7 @@ func (s *segment) traffic(t testing.TB, to netip.Addr) *traffic {
 	return tr
 }
 
-// lost counts the packets of some numbers that were not answered.
+// lost returns how many packets in a range of numbers were not answered.
 func (tr *traffic) lost(from, to uint64) (n int) {
 	for i := from; i < to; i++ {
 		if _, ok := tr.answered.Load(i); !ok {
@@ -156,7 +157,7 @@ func (tr *traffic) lost(from, to uint64) (n int) {
 	return n
 }
 
-// flows reports whether what is sent from now on comes back.
+// flows waits until packets sent from now on are answered.
 func (tr *traffic) flows(w *world) {
 	w.Helper()
 	next := tr.sent.Load() + 20
@@ -175,7 +176,7 @@ func (tr *traffic) gap() time.Duration {
 	return longest
 }
 
-// holder is the machine whose lease says that it has an address.
+// holder returns the machine that holds the address's lease.
 func (w *world) holder() string {
 	list, err := w.CoordinationV1().Leases(metav1.NamespaceSystem).List(w.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 {
@@ -184,14 +185,14 @@ func (w *world) holder() string {
 	return floating.Holder(&list.Items[0])
 }
 
-// moved is what packets from outside notice of the ways in which an address changes its machine.
+// moved is the effect on clients when an address moves in several ways.
 type moved struct {
-	sent, lost int           // through planned moves, and the death of a daemon alone
-	gap        time.Duration // the longest time without an answer when the machine's power is cut
+	sent, lost int           // during planned moves and the end of a daemon
+	gap        time.Duration // longest time without an answer after a power loss
 }
 
-// move has an address of a Service moved as planned twice, then by a daemon that ends for good, and then by a power
-// cut, with packets to it all the while.
+// move moves a Service's address twice as planned, then by stopping a daemon for good, and then by a power loss. It
+// sends packets to the address all the time.
 func move(t testing.TB, to netip.Addr) (is moved) {
 	s := newSegment(t, to)
 	w := newWorld(t, append(three(), service("web", to.String()))...)
@@ -212,7 +213,7 @@ func move(t testing.TB, to netip.Addr) (is moved) {
 			t.Fatal(err)
 		}
 		w.until("another machine that has it", func() bool { return w.holder() != "" && w.holder() != first })
-		// Neighbours that have forgotten where it is ask anew all the while.
+		// Neighbours without a cached entry ask for the address all the time.
 		for range 10 {
 			s.outside.IP(t, "neigh flush dev eth0 nud reachable nud stale nud delay nud probe")
 			tr.flows(w)
@@ -244,8 +245,8 @@ func move(t testing.TB, to netip.Addr) (is moved) {
 
 var movedAddresses = map[string]netip.Addr{"IPv4": vip, "IPv6": netip.MustParseAddr("fd00::10")}
 
-// With packets on a wire: what is sent from outside to an address of a Service is answered through a planned move, and
-// the end of a daemon, without one that is lost, and within two seconds after its machine has lost its power.
+// With real packets, an address is answered without loss during a planned move and after the end of a daemon. After a
+// power loss it is answered within two seconds.
 func TestPacketsFromOutside(t *testing.T) {
 	for family, to := range movedAddresses {
 		t.Run(family, func(t *testing.T) {
@@ -265,7 +266,7 @@ func TestPacketsFromOutside(t *testing.T) {
 	}
 }
 
-// BenchmarkAddressMoves reports the same as figures.
+// BenchmarkAddressMoves reports these measurements.
 func BenchmarkAddressMoves(b *testing.B) {
 	for family, to := range movedAddresses {
 		b.Run(family, func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/floating"
 )
 
-// addressesAnnotation of a lease says which addresses its holder has.
+// addressesAnnotation is the annotation of a lease that lists its holder's addresses.
 const addressesAnnotation = "clusterctl.local/addresses"
 
 func (k *keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
@@ -29,7 +29,7 @@ func (k *keeper) get(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-// put writes who holds the lease. It returns errLost when anybody else has written meanwhile.
+// put writes the lease with a holder. It returns errLost if another client has written the lease in the meantime.
 func (k *keeper) put(
 	ctx context.Context,
 	lease *coordinationv1.Lease,
@@ -63,7 +63,7 @@ func (k *keeper) failed(err error) error {
 	return err
 }
 
-// list is what a lease says of its addresses, of many the first ones.
+// list returns the text of the annotation. It names only the first addresses if there are many.
 func list(addresses []netip.Addr) string {
 	const most = 20
 	var texts []string

@@ -19,8 +19,8 @@ import (
 	"clusterctl/kube/kubernetes"
 )
 
-// localSlices knows which machines have endpoints of Services whose traffic stays on the machine that it comes to. It
-// watches the slices of these Services alone, and nothing where there is none.
+// localSlices knows which machines have endpoints of Services with externalTrafficPolicy Local. It watches only the
+// EndpointSlices of these Services, and nothing if there are none.
 type localSlices struct {
 	client  kubernetes.Interface
 	changed func()
@@ -28,9 +28,9 @@ type localSlices struct {
 	current, next *slicesWatch
 }
 
-// slicesWatch is of the Services with some names, in whatever namespace.
+// slicesWatch watches the slices of the Services with the given names in all namespaces.
 type slicesWatch struct {
-	names string // with commas between them
+	names string // separated by commas
 	end   context.CancelFunc
 	group sync.WaitGroup
 	cache.SharedIndexInformer
@@ -38,8 +38,8 @@ type slicesWatch struct {
 
 const byService = "service"
 
-// follow has those slices watched that are needed, and returns which nodes have endpoints of a Service that are ready,
-// when that is known.
+// follow watches the slices that are needed. It returns a function for the nodes with ready endpoints of a Service.
+// known reports whether the slices are listed.
 func (l *localSlices) follow(ctx context.Context, services []*corev1.Service) (ready localNodes, known bool) {
 	names := map[string]bool{}
 	for _, s := range services {
@@ -80,7 +80,7 @@ func (l *localSlices) start(ctx context.Context, names string) *slicesWatch {
 		}),
 	)
 	w := &slicesWatch{names: names, SharedIndexInformer: informers.EndpointSlices(factory).Informer()}
-	// An informer that has not been started takes both.
+	// An informer that has not been started accepts both.
 	_ = w.AddIndexers(cache.Indexers{byService: func(o any) ([]string, error) {
 		s := o.(*discoveryv1.EndpointSlice)
 		return []string{s.Namespace + "/" + s.Labels[discoveryv1.LabelServiceName]}, nil
@@ -110,7 +110,7 @@ func (l *localSlices) stop() {
 	l.current, l.next = nil, nil
 }
 
-// ready are the nodes that have endpoints of a Service that are ready, of the family of an address.
+// ready returns the nodes that have ready endpoints of a Service, of the family of an address.
 func (w *slicesWatch) ready(s *corev1.Service, at netip.Addr) map[string]bool {
 	family := discoveryv1.AddressTypeIPv4
 	if at.Is6() {

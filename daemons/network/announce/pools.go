@@ -13,26 +13,26 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// knownPools are the pools of addresses as this machine knows them.
+// knownPools holds the address pools that this machine knows.
 type knownPools struct {
-	read   []config.Pool // as they were read last
-	unread string        // why they cannot be read now, empty when they can
-	kept   string        // what the file holds
-	unkept bool          // that it cannot be written was told
+	read   []config.Pool // as last read
+	unread string        // why they cannot be read now; "" if they can
+	kept   string        // content of the file
+	unkept bool          // a failure to write the file was logged
 }
 
-// said is what the ConfigMap of pools says, as the file keeps it.
+// said is the content of the pools' ConfigMap as the file holds it.
 type said struct {
 	Data        map[string]string `json:"data,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// errNoPools is that nobody says which pools there are.
+// errNoPools reports that the ConfigMap of pools is missing.
 var errNoPools = errors.New("it is missing")
 
-// readPools returns the pools for the interfaces and routers that they name. While they cannot be read, or are missing,
-// those from before hold: what is announced stays where it is. An address without a pool, whose time is over, stays
-// until the controller has taken it back.
+// readPools returns the pools, for their interfaces and routers. While the ConfigMap cannot be read or is missing, the
+// last known pools stay in effect, so that announced addresses stay in place. An address without a pool stays until the
+// controller has taken it back.
 func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 	list, err := a.maps.List(labels.Everything())
 	if err != nil {
@@ -51,7 +51,7 @@ func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 	if text := why.Error(); k.unread != text {
 		level := slog.LevelWarn
 		if k.unread = text; k.read == nil && why == errNoPools {
-			level = slog.LevelInfo // of a cluster that is being made, for one
+			level = slog.LevelInfo // normal while a cluster is being created
 		}
 		a.Log.Log(
 			ctx,
@@ -66,13 +66,12 @@ func (a *Announcer) readPools(ctx context.Context) ([]config.Pool, error) {
 	return k.read, nil
 }
 
-// keep writes what was read into the file, so that a daemon that starts while the ConfigMap is missing goes on as the
-// one before it.
+// keep writes the pools to the file, so that a daemon that starts while the ConfigMap is missing uses the same pools.
 func (a *Announcer) keep(what said) {
 	if a.Memory == "" {
 		return
 	}
-	// Of the annotations there may be any, and one counts.
+	// Only one annotation matters; drop the others.
 	none, there := what.Annotations[config.NoPoolsAnnotation]
 	if what.Annotations = nil; there {
 		what.Annotations = map[string]string{config.NoPoolsAnnotation: none}
@@ -82,7 +81,7 @@ func (a *Announcer) keep(what said) {
 		return
 	}
 	if err := a.Write(a.Memory, text); err != nil {
-		if !a.known.unkept { // the error names another temporary file each time
+		if !a.known.unkept { // log once, because the error contains another temporary file each time
 			a.known.unkept = true
 			a.Log.Warn("the pools of addresses cannot be kept for the next start", "error", err)
 		}
@@ -91,7 +90,7 @@ func (a *Announcer) keep(what said) {
 	a.known.kept, a.known.unkept = string(text), false
 }
 
-// recall takes the pools from the file, until the API says which there are.
+// recall loads the pools from the file, for the time until the API has delivered them.
 func (a *Announcer) recall() {
 	if a.Memory == "" {
 		return

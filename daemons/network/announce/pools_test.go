@@ -17,8 +17,8 @@ import (
 	"clusterctl/kube/kubernetes/fake"
 )
 
-// A ConfigMap of pools that is missing, empty or cannot be read changes nothing of what is announced where: neither
-// interfaces nor routers are forgotten. One that says that there are none does.
+// A pools ConfigMap that is missing, empty or unreadable changes no announcement: interfaces and routers stay. A
+// ConfigMap that states that there are no pools does change them.
 func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
 	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	memory := filepath.Join(t.TempDir(), "pools.json")
@@ -73,7 +73,7 @@ func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
 	reads("with a pool again", said(office, none), 1)
 }
 
-// What is kept of the pools and cannot be read is as if nothing were kept.
+// An unreadable file of pools counts as missing.
 func TestPoolsThatWereKeptBadlyAreNone(t *testing.T) {
 	memory := filepath.Join(t.TempDir(), "pools.json")
 	for _, text := range []string{"", "{", "{}", `{"data":{"office":"{"}}`, `{"data":{"office":"{\"addresses\":[\"x\"]}"}}`, "null", "[]"} {
@@ -87,7 +87,7 @@ func TestPoolsThatWereKeptBadlyAreNone(t *testing.T) {
 	}
 }
 
-// A disk that is full is told of once, and not with every change of a service.
+// A full disk is logged once, not for every change of a Service.
 func TestPoolsThatCannotBeKeptAreToldOfOnce(t *testing.T) {
 	var told strings.Builder
 	full, tries := true, 0

@@ -15,14 +15,15 @@ import (
 	"clusterctl/daemons/network/bgp"
 )
 
-// routing says which routers are told of addresses. It remembers of what they were told, for addresses whose pool is
-// gone: they stay where they are until the controller has taken them back.
+// routing holds which routers receive which addresses. It remembers the routers of addresses whose pool is gone,
+// because these addresses stay until the controller has taken them back.
 type routing struct {
 	speaker *bgp.Speaker
 	peers   map[netip.Addr][]bgp.Peer
 }
 
-// peersOf are the routers that are told of an address of a pool; none for one that machines announce by ARP and NDP.
+// peersOf returns the routers for an address according to its pool. The list is empty if machines announce the address
+// by ARP and NDP. known reports whether a pool contains the address.
 func peersOf(pools []config.Pool, a netip.Addr) (list []bgp.Peer, known bool) {
 	for _, pool := range pools {
 		if !pool.Contains(a) {
@@ -34,7 +35,7 @@ func peersOf(pools []config.Pool, a netip.Addr) (list []bgp.Peer, known bool) {
 		for _, peer := range pool.BGP.Peers {
 			address, err := netip.ParseAddr(peer.Address)
 			if err != nil {
-				continue // DecodePools has refused it
+				continue // rejected earlier by DecodePools
 			}
 			list = append(list, bgp.Peer{
 				Address: netip.AddrPortFrom(
@@ -49,7 +50,7 @@ func peersOf(pools []config.Pool, a netip.Addr) (list []bgp.Peer, known bool) {
 	return nil, false
 }
 
-// divide finds the addresses of Services of which routers are told.
+// divide returns the addresses of Services that are announced to routers, with their routers.
 func (r *routing) divide(pools []config.Pool, services []*corev1.Service) map[netip.Addr][]bgp.Peer {
 	peers := map[netip.Addr][]bgp.Peer{}
 	for _, s := range services {
@@ -66,9 +67,9 @@ func (r *routing) divide(pools []config.Pool, services []*corev1.Service) map[ne
 	return peers
 }
 
-// Routes are the addresses of which each router is told that this machine takes packets for them: all that any machine
-// may take, and those of Services whose traffic stays where it comes to, when it has endpoints of each of them that are
-// ready, of the address's family. Routers without addresses are in it, too.
+// Routes returns the addresses that this machine announces to each router. These are all addresses if the machine is
+// eligible. An address of Services with externalTrafficPolicy Local is included only if the machine has ready endpoints
+// of each of them, of the address's family. Routers without addresses are included.
 func Routes(
 	self string,
 	peers map[netip.Addr][]bgp.Peer,
@@ -99,8 +100,8 @@ func Routes(
 	return routes
 }
 
-// route has routers told. Sessions are kept to all peers of pools, whether or not a Service has an address of theirs: a
-// mistake shows early.
+// route updates the sessions with routers. It keeps a session with every peer of a pool, even if no Service has an
+// address of the pool. A misconfiguration thereby shows early.
 func (a *Announcer) route(
 	ctx context.Context,
 	pools []config.Pool,
@@ -125,7 +126,7 @@ func (a *Announcer) route(
 	a.routing.speaker.Set(ctx, who(a.Self, nodes), routes)
 }
 
-// who is this machine among BGP speakers.
+// who returns this machine's identity for BGP.
 func who(self string, nodes []*corev1.Node) (m bgp.Machine) {
 	for _, n := range nodes {
 		if n.Name != self {
@@ -142,7 +143,7 @@ func who(self string, nodes []*corev1.Node) (m bgp.Machine) {
 			}
 		}
 	}
-	if !m.Identifier.IsValid() { // any number does that no other machine has
+	if !m.Identifier.IsValid() { // any number works that no other machine has
 		var b [4]byte
 		binary.BigEndian.PutUint32(b[:], uint32(hash(self))|1)
 		m.Identifier = netip.AddrFrom4(b)

@@ -22,7 +22,7 @@ func pools(t *testing.T, data map[string]string) []config.Pool {
 
 const routed = `{"addresses":["203.0.113.0/24"],"bgp":{"asn":64512,"peers":[{"address":"192.0.2.254","asn":64513},{"address":"192.0.2.253","asn":64513,"port":1179}],"holdTimeSeconds":9}}`
 
-// Which machine tells routers of which addresses.
+// Each machine announces the correct addresses to routers.
 func TestWhatRoutersAreToldS22(t *testing.T) {
 	nodes := []*corev1.Node{node("x"), node("y"), node("z", excluded)}
 	for name, c := range map[string]struct {
@@ -64,8 +64,8 @@ func TestWhatRoutersAreToldS22(t *testing.T) {
 	}
 }
 
-// An address whose pool is gone stays with its routers until its Service has lost it: no machine takes it by ARP
-// meanwhile.
+// An address whose pool is gone stays with its routers until its Service loses it. No machine announces it by ARP in
+// the meantime.
 func TestAnAddressWithoutItsPoolStaysWithItsRouters(t *testing.T) {
 	r, services := routing{}, []*corev1.Service{service("a", "203.0.113.7")}
 	r.peers = r.divide(pools(t, map[string]string{"bgp": routed}), services)

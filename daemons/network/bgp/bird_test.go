@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// router is a BIRD on the loopback, which knows this machine as 127.0.0.1.
+// router is a BIRD on the loopback interface, with this machine as peer 127.0.0.1.
 type router struct {
 	control string
 	peer    Peer
@@ -37,7 +37,7 @@ protocol bgp machine {
 }
 `
 
-// start has a router run that takes this machine for one of an autonomous system.
+// start starts a router with AS number asn, which expects this machine in the AS local.
 func start(t *testing.T, asn, local uint32, wide bool) *router {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func (r *router) ask(words string) string {
 	return string(out)
 }
 
-// eventually waits until what the router says matches all patterns, those that begin with ! not.
+// eventually waits until the router's output matches all patterns, and none of those that begin with !.
 func (r *router) eventually(t *testing.T, words string, patterns ...string) {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
@@ -142,17 +142,17 @@ func TestARouterIsToldAddressesS22(t *testing.T) {
 				`next_hop: 192\.0\.2\.1\n`,
 				`next_hop: 2001:db8::1\b`,
 			)
-			// The change alone is told; what nobody wants any more is taken back.
+			// Only the change is announced, and unwanted addresses are withdrawn.
 			s.Set(ctx, self, map[Peer][]netip.Addr{r.peer: addresses("203.0.113.9", "203.0.113.10")})
 			r.eventually(t, "show route", `!203\.0\.113\.7/32`, `203\.0\.113\.9/32`, `203\.0\.113\.10/32`, `!2001:db8`)
-			// A router that asks is told everything again.
+			// On a route refresh, everything is announced again.
 			if out, err := exec.Command("birdc", "-s", r.control, "reload", "in",
 				"machine").CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			r.eventually(t, "show protocols all machine", `Import updates: +[5-9] `)
 			r.eventually(t, "show route", `203\.0\.113\.9/32`, `203\.0\.113\.10/32`)
-			// It is left, and keeps nothing.
+			// A removed peer keeps no routes.
 			s.Set(ctx, self, nil)
 			r.eventually(t, "show route", `!203\.0\.113`)
 			r.eventually(t, "show protocols all machine", `deconfigured|Passive|Active`)
@@ -160,7 +160,7 @@ func TestARouterIsToldAddressesS22(t *testing.T) {
 	}
 }
 
-// More addresses than one message has, then none.
+// More addresses than fit into one message are announced, and then withdrawn.
 func TestManyAddressesAreToldInPieces(t *testing.T) {
 	r, s := start(t, 64513, 64512, true), speaker()
 	ctx, stop := context.WithCancel(t.Context())
@@ -177,7 +177,7 @@ func TestManyAddressesAreToldInPieces(t *testing.T) {
 	r.eventually(t, "show route count", `0 of 0 routes`)
 }
 
-// A daemon that starts again within a few seconds is not missed; one that does not come back is forgotten.
+// A daemon that restarts within a few seconds causes no interruption. The routes of one that stays away are removed.
 func TestAStartAgainIsNotMissed(t *testing.T) {
 	r := start(t, 64513, 64512, true)
 	wants := map[Peer][]netip.Addr{r.peer: addresses("203.0.113.7")}
@@ -203,8 +203,8 @@ func TestAStartAgainIsNotMissed(t *testing.T) {
 	r.eventually(t, "show route", `!203\.0\.113\.7`)
 }
 
-// A router that is somebody else than was said is told so, and asked again later; one that is not there yet is found
-// when it is.
+// A router with another AS number is rejected with a notification, and tried again later. A router that is not
+// reachable yet is found once it is.
 func TestARouterThatIsSomebodyElse(t *testing.T) {
 	r, s := start(t, 64513, 64512, true), speaker()
 	ctx, stop := context.WithCancel(t.Context())

@@ -12,8 +12,8 @@ func ofFamily(list []netip.Addr, v4 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return a.Is4() != v4 })
 }
 
-// announcement says that addresses, all of one family, are reached by a next hop. wide is that the peer reads numbers
-// of four bytes.
+// announcement returns the message that announces addresses of one family with a next hop. wide means that the peer
+// supports four-byte AS numbers.
 func announcement(list []netip.Addr, hop netip.Addr, peer Peer, wide bool) (*bgp.BGPMessage, error) {
 	prefixes, err := prefixes(list)
 	if err != nil {
@@ -22,7 +22,7 @@ func announcement(list []netip.Addr, hop netip.Addr, peer Peer, wide bool) (*bgp
 	inside := peer.ASN == peer.LocalASN
 	var path []bgp.AsPathParamInterface
 	switch {
-	case inside: // nobody has passed it on yet
+	case inside: // the AS path is empty within the autonomous system
 	case wide:
 		path = append(path, bgp.NewAs4PathParam(bgp.BGP_ASPATH_ATTR_TYPE_SEQ, []uint32{peer.LocalASN}))
 	default:
@@ -52,7 +52,7 @@ func announcement(list []netip.Addr, hop netip.Addr, peer Peer, wide bool) (*bgp
 	return bgp.NewBGPUpdateMessage(nil, append(attributes, reach), nil), nil
 }
 
-// withdrawal takes addresses back, all of one family.
+// withdrawal returns the message that withdraws addresses of one family.
 func withdrawal(list []netip.Addr, v4 bool) (*bgp.BGPMessage, error) {
 	prefixes, err := prefixes(list)
 	if err != nil {
@@ -79,10 +79,10 @@ func prefixes(list []netip.Addr) (all []bgp.PathNLRI, err error) {
 	return all, nil
 }
 
-// asTrans stands for a number that does not fit into two bytes.
+// asTrans is AS_TRANS, which replaces an AS number that does not fit into two bytes (RFC 6793).
 const asTrans = 23456
 
-// narrow is a number as those read it who know only two bytes of it.
+// narrow returns the two-byte form of an AS number.
 func narrow(asn uint32) uint16 {
 	if asn > math.MaxUint16 {
 		return asTrans

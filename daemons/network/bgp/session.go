@@ -16,10 +16,10 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// openTime is how long a router may take to say who it is: RFC 4271's large hold time would be minutes.
+	// openTime limits how long a router may take to send its OPEN message. RFC 4271 suggests a hold time of minutes.
 	openTime = 15 * time.Second
-	// restartTime is how long a router keeps the routes of a session that ended without a word: a daemon that starts
-	// again is back by then, and a machine that is switched off in order has packets lost for no longer.
+	// restartTime is how long, in seconds, a router keeps the routes of a session that ended without a notification. A
+	// restarted daemon is back by then. A machine that is shut down loses packets for no longer than that.
 	restartTime = 5
 )
 
@@ -30,11 +30,11 @@ type session struct {
 	log     *slog.Logger
 	conn    net.Conn
 	hold    time.Duration
-	wide    bool         // it reads numbers of autonomous systems of four bytes
-	told    []netip.Addr // what the peer has
+	wide    bool         // the peer supports four-byte AS numbers
+	told    []netip.Addr // the announced addresses
 }
 
-// run speaks with the peer until something ends that. established is called when the session is.
+// run runs the session until it ends, and returns why. It calls established once the session is established.
 func (c *session) run(ctx context.Context, established func()) error {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", c.peer.Address.String())
@@ -105,7 +105,7 @@ func (c *session) run(ctx context.Context, established func()) error {
 	}
 }
 
-// ended says why nothing more comes, and tells the peer when it is the one that is silent.
+// ended returns why no more messages arrive. It notifies the peer if the peer was silent or sent an invalid message.
 func (c *session) ended(err error) error {
 	var slow net.Error
 	var wrong *bgp.MessageError
@@ -122,7 +122,7 @@ func (c *session) ended(err error) error {
 	return err
 }
 
-// open agrees with the peer on who both are.
+// open exchanges OPEN messages with the peer.
 func (c *session) open() error {
 	capabilities := []bgp.ParameterCapabilityInterface{
 		bgp.NewCapRouteRefresh(),
@@ -173,7 +173,7 @@ func (c *session) open() error {
 	return nil
 }
 
-// agree takes over what the peer says of itself, or refuses it.
+// agree validates the peer's OPEN message and adopts its parameters.
 func (c *session) agree(theirs *bgp.BGPOpen) error {
 	asn := uint32(theirs.MyAS)
 	for _, p := range theirs.OptParams {
@@ -192,14 +192,14 @@ func (c *session) agree(theirs *bgp.BGPOpen) error {
 		return fmt.Errorf("it is of autonomous system %d, not %d", asn, c.peer.ASN)
 	}
 	c.hold = min(c.peer.HoldTime, time.Duration(theirs.HoldTime)*time.Second)
-	if c.hold < 3*time.Second { // 0 would be for ever
+	if c.hold < 3*time.Second { // 0 would mean no timeout
 		c.notify(bgp.BGP_ERROR_OPEN_MESSAGE_ERROR, bgp.BGP_ERROR_SUB_UNACCEPTABLE_HOLD_TIME)
 		return fmt.Errorf("its hold time is %d s", theirs.HoldTime)
 	}
 	return nil
 }
 
-// families are those of which this machine has an address.
+// families returns the address families of which this machine has an address.
 func (c *session) families() (list []bgp.Family) {
 	if _, ok := c.running.machine.nextHop(true); ok {
 		list = append(list, bgp.RF_IPv4_UC)
@@ -210,7 +210,7 @@ func (c *session) families() (list []bgp.Family) {
 	return list
 }
 
-// read returns the next message, if it comes in time.
+// read returns the next message, or an error if it does not arrive in time.
 func (c *session) read(within time.Duration) (*bgp.BGPMessage, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (c *session) read(within time.Duration) (*bgp.BGPMessage, error) {
 	if _, err := io.ReadFull(c.conn, body); err != nil {
 		return nil, err
 	}
-	if h.Type == bgp.BGP_MSG_UPDATE { // the router's routes are not taken
+	if h.Type == bgp.BGP_MSG_UPDATE { // the router's routes are ignored
 		return &bgp.BGPMessage{Header: h, Body: &bgp.BGPKeepAlive{}}, nil
 	}
 	return bgp.ParseBGPBody(&h, body)
@@ -253,16 +253,16 @@ func (c *session) write(m *bgp.BGPMessage) error {
 	return err
 }
 
-// notify says why the session ends. Whether that arrives is not waited for.
+// notify sends the peer the reason why the session ends. It ignores errors.
 func (c *session) notify(code, sub uint8) {
 	_ = c.write(bgp.NewBGPNotificationMessage(code, sub, nil))
 }
 
-// most is how many addresses one message has: 4,096 bytes are enough for them.
+// most is how many addresses one message announces. They fit into its 4,096 bytes.
 const most = 200
 
-// update tells the peer what is new and what is gone since it was last told; ends is that it was all for the first
-// time.
+// update announces new addresses and withdraws removed ones since the last update. If ends is set, it marks the end of
+// the initial announcements.
 func (c *session) update(ends bool) error {
 	wants := slices.DeleteFunc(slices.Clone(c.running.wanted()), func(a netip.Addr) bool {
 		_, ok := c.running.machine.nextHop(a.Is4())

@@ -1,5 +1,6 @@
-// Package bgp tells routers which addresses this machine takes packets for. It speaks to the peers that it is given,
-// tells them its routes, and takes none of theirs. Which addresses those are, daemons/network/announce says.
+// Package bgp announces to routers the addresses for which this machine accepts packets. It has sessions with the
+// configured peers, announces its routes, and ignores theirs. Package daemons/network/announce decides on the
+// addresses.
 package bgp
 
 import (
@@ -14,19 +15,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Peer is a router, and how it is spoken to.
+// Peer is a router with the parameters of its session.
 type Peer struct {
 	Address  netip.AddrPort
-	ASN      uint32        // the router's
-	LocalASN uint32        // this machine's; the same as the router's within one autonomous system
-	HoldTime time.Duration // after so much silence either side takes the other for dead; at least 3 s
+	ASN      uint32        // of the router
+	LocalASN uint32        // of this machine; equal to ASN within one autonomous system
+	HoldTime time.Duration // silence after which either side ends the session; at least 3 s
 }
 
-// Machine is this machine as routers know it.
+// Machine is the identity of this machine for BGP.
 type Machine struct {
-	Identifier netip.Addr // among BGP speakers, an IPv4 address
-	// NextHops are addresses of the machine, at most one of each family, where routers send packets to. What has
-	// another family is not told.
+	Identifier netip.Addr // BGP identifier, an IPv4 address
+	// NextHops are the machine's addresses to which routers send packets, at most one of each family. Addresses of a
+	// family without a next hop are not announced.
 	NextHops []netip.Addr
 }
 
@@ -39,7 +40,7 @@ func (m Machine) nextHop(v4 bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// Speaker keeps one session with each peer.
+// Speaker maintains one session with each peer.
 type Speaker struct {
 	log *slog.Logger
 	up  *prometheus.GaugeVec
@@ -48,31 +49,31 @@ type Speaker struct {
 	sessions map[Peer]*running
 }
 
-// New returns a Speaker whose Metrics are to be registered.
+// New returns a Speaker. The caller registers its Metrics.
 func New(log *slog.Logger) *Speaker {
 	return &Speaker{log: log, sessions: map[Peer]*running{}, up: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "network_bgp_session_up", Help: "Whether the session with a router is established.",
 	}, []string{"peer"})}
 }
 
-// Metrics are the sessions' states.
+// Metrics returns the collector of the sessions' states.
 func (s *Speaker) Metrics() prometheus.Collector { return s.up }
 
-// running is a session that has been started.
+// running is the state of a started session.
 type running struct {
 	stop    context.CancelFunc
 	done    chan struct{}
-	tell    chan struct{} // has room for one
-	machine Machine       // as it was when the session was started
+	tell    chan struct{} // buffered for one signal
+	machine Machine       // at the start of the session
 
 	mu    sync.Mutex
 	wants []netip.Addr
-	leave bool // the peer is not wanted any more: its routes are taken back
+	leave bool // the peer is no longer wanted: withdraw its routes
 }
 
-// Set says which addresses each peer is to be told. Peers that are not named are left, and all when the machine has
-// become another, with all that they were told taken back. Sessions live until ctx ends; they end without taking
-// anything back then, so that a daemon that starts again is not missed.
+// Set sets the addresses to announce to each peer. It ends the sessions with peers that are not in wants, and all
+// sessions if the machine's identity has changed, and withdraws their routes. Sessions also end when ctx ends, but then
+// without withdrawing routes, so that a restarted daemon causes no interruption.
 func (s *Speaker) Set(ctx context.Context, m Machine, wants map[Peer][]netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (r *running) leaves() bool {
 	return r.leave
 }
 
-// Times between attempts to reach a peer.
+// firstRetry and lastRetry are the shortest and longest time between attempts to connect to a peer.
 const (
 	firstRetry = time.Second
 	lastRetry  = 15 * time.Second
@@ -162,7 +163,7 @@ func (s *Speaker) start(ctx context.Context, peer Peer, r *running) {
 	}()
 }
 
-// Wait waits until all sessions have ended, after the context of Set.
+// Wait waits until all sessions have ended, after the context of Set has ended.
 func (s *Speaker) Wait() {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.sessions))

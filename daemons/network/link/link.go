@@ -1,7 +1,7 @@
-// Package link joins a pod to its machine by a pair of interfaces of which one is in the pod. The machine has a route
-// to each of the pod's addresses, and the pod a route to its gateway and everything else behind that, so that all
-// packets of pods, also those to another pod of the machine, go the way of forwarded packets. Which addresses a pod has
-// is for the caller to say.
+// Package link connects a pod to its machine by a pair of interfaces, of which one is in the pod. The machine has a
+// route to each of the pod's addresses. The pod has a route to its gateway, and a default route through it. All packets
+// of pods are therefore forwarded packets, also those to another pod of the machine. The caller chooses the pod's
+// addresses.
 package link
 
 import (
@@ -19,47 +19,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefix begins the names of the machine's ends of pairs. Nothing else on a machine may be named so.
+// Prefix is the name prefix of the machine's interfaces to pods. No other interface may have it.
 const Prefix = "kpod"
 
-// Name is the name of the machine's end of a pair, by the container that holds the pod's network and the interface's
-// name in it. It is as long as names of interfaces may be.
+// Name returns the name of the machine's interface to a pod. It depends on the container of the pod's network and the
+// interface's name in it. It has the maximum length of interface names.
 func Name(container, inside string) string {
 	sum := sha256.Sum256([]byte(container + "/" + inside))
 	return (Prefix + hex.EncodeToString(sum[:]))[:unix.IFNAMSIZ-1]
 }
 
-// Address is one of a pod's addresses, with the one by which the pod reaches its machine. All pods of a machine have
-// the same gateway.
+// Address is one of a pod's addresses, with the gateway through which the pod reaches its machine. All pods of a
+// machine have the same gateway.
 type Address struct{ IP, Gateway netip.Addr }
 
-// Pair is what a pod gets.
+// Pair describes the interfaces of a pod.
 type Pair struct {
-	Host, Inside string // names of the two ends
-	MTU          int    // 0 for the kernel's
+	Host, Inside string // names of the two interfaces
+	MTU          int    // 0 for the kernel's default
 	Addresses    []Address
 }
 
-// Hardware are the hardware addresses of the two ends. They follow from the names: an address that the kernel draws
-// would be replaced by udev a moment later, and the other end would not know.
+// Hardware returns the MAC addresses of the two interfaces. They are derived from the names: udev would replace an
+// address chosen by the kernel a moment later, and the other side would have the old one.
 func (p Pair) Hardware() (host, inside net.HardwareAddr) {
 	of := func(name string) net.HardwareAddr {
 		sum := sha256.Sum256([]byte(name))
-		sum[0] = sum[0]&^1 | 2 // of one interface, and nobody's who sells them
+		sum[0] = sum[0]&^1 | 2 // unicast and locally administered
 		return sum[:6]
 	}
 	return of(p.Host), of(p.Host + "/" + p.Inside)
 }
 
-// Make makes a pair, of which one end is in the network of a path as /run/netns/NAME. What was made of one that fails
-// is taken away.
+// Make creates the pair, with one interface in the network namespace at path, such as /run/netns/NAME. On an error, it
+// removes what it created.
 func (p Pair) Make(path string) (err error) {
 	pod, err := open(path)
 	if err != nil {
 		return err
 	}
 	defer pod.close()
-	// What a runtime that lost power has left of the same container is of no use.
+	// Remove leftovers of the same container from before a crash.
 	if err := remove(p.Host); err != nil {
 		return err
 	}
@@ -106,25 +106,25 @@ func (p Pair) Make(path string) (err error) {
 	return nil
 }
 
-// Deafen has the machine listen to no router behind one of its interfaces. A pod is none: what it announces would
-// become the machine's own way out by IPv6, on all machines that do not forward it and on those where somebody has set
-// that routers are listened to all the same.
+// Deafen makes the machine ignore router advertisements on one of its interfaces. Otherwise a pod's advertisement would
+// become the machine's IPv6 default route. That happens on machines without IPv6 forwarding, and with accept_ra=2 on
+// all others.
 func Deafen(name string) error {
 	path := "/proc/sys/net/ipv6/conf/" + name + "/accept_ra"
 	have, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && strings.TrimSpace(string(have)) == "0" {
-		return nil // a machine without IPv6, or one that does not
+		return nil // IPv6 is disabled, or advertisements are already ignored
 	}
 	if err == nil {
 		err = os.WriteFile(path, []byte("0"), 0o644)
 	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // it may have gone meanwhile
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // the interface may have been removed
 		return fmt.Errorf("have nobody listen to routers behind %s: %w", name, err)
 	}
 	return nil
 }
 
-// end is one of the two, with the other's hardware address.
+// end is one interface of a pair, with the MAC address of the other.
 type end struct {
 	*netlink.Handle
 	netlink.Link
@@ -142,8 +142,8 @@ func up(h *netlink.Handle, name string, other net.HardwareAddr) (e end, err erro
 	return end{h, l, other}, nil
 }
 
-// join gives the end an address, and a route to the other end's. It is told where the other is, and no address is
-// looked for or asked about on a link that has no third: nobody waits.
+// join gives the interface an address and a route to the other interface's address. It sets the neighbour entry and
+// skips duplicate address detection, so that neither side waits for the other.
 func (e end) join(own, other netip.Addr) error {
 	at := e.Attrs().Index
 	err := e.AddrAdd(e.Link, &netlink.Addr{IPNet: single(own), Flags: unix.IFA_F_NODAD})
@@ -156,14 +156,14 @@ func (e end) join(own, other netip.Addr) error {
 	if err != nil {
 		return fmt.Errorf("say where %s is: %w", other, err)
 	}
-	// A route left over from a former pod with this address leads nowhere.
+	// Replace a leftover route of an earlier pod with this address.
 	if err := e.RouteReplace(&netlink.Route{LinkIndex: at, Dst: single(other), Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("route to %s: %w", other, err)
 	}
 	return nil
 }
 
-// leave adds the default route, by the gateway.
+// leave adds the default route through the gateway.
 func (e end) leave(gateway netip.Addr) error {
 	all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	if gateway.Is6() {
@@ -180,9 +180,9 @@ func single(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// Remove takes a pod's interface away, and the machine's end with it. It looks for both, since a pod may have come from
-// a release that named the machine's end otherwise, and the pod's network may be gone. A path of "" is a network that
-// is gone.
+// Remove removes a pod's interface and the machine's. It looks for both: an earlier release may have given the
+// machine's interface another name, and the pod's namespace may be gone. An empty path means that the namespace is
+// gone.
 func Remove(host, inside, path string) error {
 	err := remove(host)
 	if path == "" {
@@ -219,7 +219,7 @@ func remove(name string) error {
 	return nil
 }
 
-// Check reports what is missing of a pair.
+// Check returns an error that describes what is missing of the pair.
 func (p Pair) Check(path string) error {
 	if _, err := netlink.LinkByName(p.Host); err != nil {
 		return fmt.Errorf("look at the interface %s: %w", p.Host, err)
@@ -249,7 +249,7 @@ func (p Pair) Check(path string) error {
 	return nil
 }
 
-// stack is a pod's network.
+// stack is a pod's network namespace.
 type stack struct {
 	*netlink.Handle
 	file netns.NsHandle
@@ -269,5 +269,5 @@ func open(path string) (*stack, error) {
 
 func (s *stack) close() {
 	s.Handle.Close()
-	_ = s.file.Close() // it was read from alone
+	_ = s.file.Close() // it was only read
 }

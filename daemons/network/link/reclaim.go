@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reservations is where the plugin host-local keeps which container has which address: a folder for each network, with
-// a file for each address.
+// Reservations is the directory in which the plugin host-local records the container of each address: a folder for each
+// network with a file for each address.
 const Reservations = "/var/lib/cni/networks"
 
-// beginning is how long an address may be reserved before its pod has it.
+// beginning is how long an address may be reserved before its pod uses it.
 const beginning = time.Minute
 
-// Reclaim gives back the addresses of a folder of host-local's whose pods are not there, and says how many there were:
-// those of a runtime whose data was lost, or of a file that was empty after a loss of power. Nobody else ever gives
-// these back. A pod is there while the machine has its end of the pair, or a route to the address.
+// Reclaim releases the addresses in a folder of host-local whose pods no longer exist, and returns their number. Such
+// reservations remain when the runtime's data was lost, or a file was empty after a power loss. Nothing else releases
+// them. A pod exists while the machine has its interface or a route to the address.
 func Reclaim(folder string, now time.Time) (n int, err error) {
 	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // as the plugin does
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil { // the plugin uses the same lock
 		return 0, fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	entries, err := os.ReadDir(folder)
@@ -39,7 +39,7 @@ func Reclaim(folder string, now time.Time) (n int, err error) {
 	for _, e := range entries {
 		a, err := netip.ParseAddr(e.Name())
 		if err != nil {
-			continue // which address was given last
+			continue // the file with the last assigned address
 		}
 		path := filepath.Join(folder, e.Name())
 		info, err := os.Stat(path)
@@ -68,7 +68,8 @@ func Reclaim(folder string, now time.Time) (n int, err error) {
 	return n, nil
 }
 
-// inUse reports whether the pod of a reservation, which names its container and the interface in it, is on the machine.
+// inUse reports whether the pod of a reservation exists on the machine. The reservation names the container and the
+// interface in it.
 func inUse(a netip.Addr, reservation string) (bool, error) {
 	if container, inside, _ := strings.Cut(strings.TrimSpace(reservation), "\n"); container != "" {
 		_, err := netlink.LinkByName(Name(strings.TrimSpace(container), strings.TrimSpace(inside)))

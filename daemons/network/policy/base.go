@@ -9,27 +9,29 @@ import (
 // TableName is the name of the tables of network policies.
 const TableName = "clusterctl-policy"
 
-// Names of what is in a table whatever pods and policies there are.
+// These are the names of the sets and chains that exist in every table.
 const (
-	knownPods = "known-pods" // addresses of pods whose rules are there
-	toItself  = "to-itself"  // pods' pairs of their own address
-	// addresses that several pods get packets of, when one of them may not get everybody's
+	knownPods = "known-pods" // addresses of pods that have rules
+	toItself  = "to-itself"  // pairs of each pod's address with itself
+	// toMany are the multicast and broadcast addresses. It is filled if one of the receiving pods may not be allowed to
+	// get the packets.
 	toMany       = "to-many"
-	ingressPods  = "ingress-pods" // from a pod's address to what it may get
-	egressPods   = "egress-pods"  // and to what it may send
+	ingressPods  = "ingress-pods" // from a pod's address to its ingress chain
+	egressPods   = "egress-pods"  // from a pod's address to its egress chain
 	forwardChain = "forward"
 	inputChain   = "input"
 )
 
-// filter is the priority of packet filters.
+// filter is the priority of packet filter chains.
 const filter = 0
 
-// letOut is a bit of a packet's mark, set by the egress rule that lets it through and cleared at once by the list of
-// its sender's policies: a verdict would let it past the receiver's policies as well, or leave only the last of these
-// chains. kube-proxy has 0x4000, portmap 0x2000 and the overlay's answers 0x1000.
+// letOut is a bit of the packet mark. An egress rule that accepts a packet sets it, and the chain list of the sender's
+// policies clears it. A verdict would not work: accept would skip the receiver's policies, and return would only leave
+// the policy's chain. Bits in use elsewhere are 0x4000 by kube-proxy, 0x2000 by portmap, and 0x1000 by the overlay's
+// answers.
 const letOut = 0x800
 
-// Messages by which machines of a link find each other.
+// firstDiscovery and lastDiscovery are the first and last ICMPv6 type of neighbour discovery.
 const firstDiscovery, lastDiscovery = 133, 136
 
 var (
@@ -44,17 +46,18 @@ func do(action, chain string) nft.Do {
 	return nft.Do{Verdict: nft.Verdict{Action: action, Chain: chain}}
 }
 
-// linkLocal are IPv6's addresses of a single link.
+// linkLocal is the network of IPv6 link-local addresses.
 var linkLocal = netip.MustParsePrefix("fe80::/10")
 
-// Machine is what rules depend on besides pods and policies.
+// Machine holds the inputs of the rules besides pods and policies.
 type Machine struct {
-	Networks []netip.Prefix // of this machine's pods; a family that has none has no rules
-	Links    []string       // how the names of interfaces begin that pods are behind
+	Networks []netip.Prefix // networks of this machine's pods; a family without one has no rules
+	Links    []string       // name prefixes of the interfaces to pods
 }
 
-// base is what is in a family's table whatever pods and policies there are. One chain has both directions: each chain
-// that every packet passes costs one percent of what pods of two machines get through.
+// base returns the part of a family's table that does not depend on pods and policies. One chain handles both
+// directions, because each chain that every packet passes costs one percent of the throughput between pods of two
+// machines.
 func base(f nft.Family, m Machine) *nft.Fragment {
 	// Neighbour discovery stays on one link (RFC 4861, section 7.1: receivers discard messages that a router has
 	// forwarded). In the forward chain, messages on one link are those between pods on the former bridge. Routed
@@ -65,9 +68,9 @@ func base(f nft.Family, m Machine) *nft.Fragment {
 	if f == nft.IPv6 {
 		through, in = append(through, discovery), append(in, discovery)
 	}
-	// No pod sends as somebody else, be it another pod or somebody outside whom a policy lets in. That is looked at in
-	// every packet of a pod, also in connections that are known: whoever knows the ports of one could send into it. Its
-	// own machine hears the answers of a pod that is not known yet.
+	// A pod must not send from another address, neither another pod's nor an outside address that a policy allows. This
+	// is checked for every packet of a pod, even in established connections: a pod that knows the ports of a connection
+	// could otherwise inject packets. The input chain accepts responses to the machine from a pod without rules.
 	for _, l := range m.Links {
 		through = append(through, nft.Rule{nft.Through{Prefix: l}, nft.Astray{}, drop})
 	}
@@ -76,13 +79,13 @@ func base(f nft.Family, m Machine) *nft.Fragment {
 	for _, l := range m.Links {
 		behind := nft.Through{Prefix: l}
 		if f == nft.IPv6 {
-			// An address of the link leads back to the pod behind it, and nowhere else.
+			// A link-local address reaches only the pod on that link.
 			in = append(in, nft.Rule{behind, nft.From{Net: linkLocal}, accept})
 		}
 		in = append(in, nft.Rule{behind, nft.Astray{}, drop}, nft.Rule{behind, nft.First{}, unknown, drop})
 		through = append(through, nft.Rule{behind, unknown, drop})
 	}
-	// A pod that a service leads back to itself.
+	// A service can direct a pod's packet back to the pod itself.
 	through = append(through, nft.Rule{nft.In{Set: toItself, Key: ends}, accept})
 	for _, n := range m.Networks {
 		if of(n.Addr(), f) {
@@ -92,7 +95,7 @@ func base(f nft.Family, m Machine) *nft.Fragment {
 		}
 	}
 	through = append(through, nft.Rule{nft.In{Set: toMany, Key: destination}, drop},
-		nft.Rule{nft.Marked{Bits: letOut}}, // whoever has set it
+		nft.Rule{nft.Marked{Bits: letOut}}, // clear the bit, whatever set it
 		nft.Rule{nft.Lookup{Map: egressPods, Key: source}}, nft.Rule{nft.Lookup{Map: ingressPods, Key: destination}})
 	return &nft.Fragment{
 		Sets: map[string]nft.Set{
@@ -106,7 +109,7 @@ func base(f nft.Family, m Machine) *nft.Fragment {
 	}
 }
 
-// many are the addresses of several receivers: groups', and those of a whole link.
+// many returns the addresses with several receivers: multicast and, for IPv4, broadcast addresses.
 func many(f nft.Family) nft.Addresses {
 	if f == nft.IPv6 {
 		return nft.Of(netip.MustParsePrefix("ff00::/8"))

@@ -9,13 +9,13 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// span is all addresses from first to last.
+// span is the range of addresses from first to last.
 type span struct{ first, last netip.Addr }
 
-// blocks are spans in their order, of which none meets the next. Those of IPv4 come first.
+// blocks are sorted spans that neither overlap nor touch. IPv4 spans come first.
 type blocks []span
 
-// readBlock returns the addresses of a block that are not excepted.
+// readBlock returns the addresses of a block without its exceptions.
 func readBlock(b *networkingv1.IPBlock) ([]span, error) {
 	p, err := prefix(b.CIDR)
 	if err != nil {
@@ -41,7 +41,7 @@ func spanOf(p netip.Prefix) span {
 	return span{a.First, a.End()}
 }
 
-// without returns what is left of a span when another is taken from it.
+// without returns the parts of s that are not in o.
 func (s span) without(o span) (left []span) {
 	if s.first.BitLen() != o.first.BitLen() || o.last.Less(s.first) || s.last.Less(o.first) {
 		return []span{s}
@@ -55,7 +55,7 @@ func (s span) without(o span) (left []span) {
 	return left
 }
 
-// merge joins spans that overlap or touch: the kernel takes no ranges that overlap.
+// merge joins spans that overlap or touch, because the kernel rejects overlapping ranges.
 func merge(lists [][]span) (out blocks) {
 	all := slices.Concat(lists...)
 	slices.SortFunc(all, func(a, b span) int { return a.first.Compare(b.first) })
@@ -73,7 +73,7 @@ func merge(lists [][]span) (out blocks) {
 	return out
 }
 
-// elements are the spans of a family, as elements of a set of ranges.
+// elements returns the spans of a family as elements of a set of ranges.
 func (b blocks) elements(f nft.Family) (list []nft.Element) {
 	for _, s := range b {
 		if !of(s.first, f) {

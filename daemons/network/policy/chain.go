@@ -8,7 +8,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// setName is a set of a group's addresses, or of its pods' addresses with the ports that they call by a name.
+// setName identifies the set of a group's addresses. With a port, it is the set of the addresses and port numbers of
+// the pods that name the port.
 type setName struct{ group, port string }
 
 func (s setName) String() string {
@@ -25,10 +26,11 @@ func (s setName) set() nft.Set {
 	return nft.Set{Key: toPort}
 }
 
-// maxName leaves room for the number of a set of blocks in the 127 bytes that the kernel takes.
+// maxName limits the length of names. It leaves room for the number of a block set within the kernel's limit of 127
+// bytes.
 const maxName = 115
 
-// named makes a name of what is told from others by some words, of which people read the last.
+// named returns a name for a chain or set that is unique for its words. The last word is readable in the name.
 func named(kind string, words ...string) string {
 	h := fnv.New128a()
 	for _, w := range words {
@@ -42,10 +44,11 @@ func named(kind string, words ...string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// resolved are the numbers of named ports in a pod.
+// resolved maps named ports to their numbers in a pod.
 type resolved map[namedPort][]uint16
 
-// text is the same for pods that read a policy's named ports alike, and empty for a policy that has none.
+// text returns a text that is equal for pods in which a policy's named ports have the same numbers. It is empty for a
+// policy without named ports.
 func (r resolved) text(p *policy) string {
 	var b strings.Builder
 	for _, n := range p.named {
@@ -54,7 +57,7 @@ func (r resolved) text(p *policy) string {
 	return b.String()
 }
 
-// chainOf is the name of the chain of what a policy lets through.
+// chainOf returns the name of a policy's chain for one direction.
 func chainOf(p *policy, d direction, r resolved) string {
 	text := ""
 	if d == ingress {
@@ -63,7 +66,7 @@ func chainOf(p *policy, d direction, r resolved) string {
 	return named(d.String(), text, p.key)
 }
 
-// builder makes the chain of one policy, in one direction and family.
+// builder builds the chain of one policy for one direction and family.
 type builder struct {
 	fragment nft.Fragment
 	chain    string
@@ -75,7 +78,7 @@ type builder struct {
 	uses     map[setName]bool
 }
 
-// letThrough ends a rule that lets a packet through.
+// letThrough appends to a rule the statements that accept the packet.
 func (b *builder) letThrough(r nft.Rule) nft.Rule {
 	if b.d == egress {
 		return append(r, nft.Mark{Bits: letOut}, back)
@@ -83,7 +86,7 @@ func (b *builder) letThrough(r nft.Rule) nft.Rule {
 	return append(r, accept)
 }
 
-// build returns the chain of what a policy lets through, and the sets of groups that it needs.
+// build returns the chain of a policy and the group sets that it uses.
 func build(p *policy, d direction, f nft.Family, ports resolved) (*nft.Fragment, map[setName]bool) {
 	b := builder{
 		chain: chainOf(p, d, ports), d: d, family: f, ports: ports, seen: map[string]bool{}, uses: map[setName]bool{},
@@ -96,7 +99,7 @@ func build(p *policy, d direction, f nft.Family, ports resolved) (*nft.Fragment,
 	return &b.fragment, b.uses
 }
 
-// peerKey is the end of a packet that a rule's peers are.
+// peerKey returns the address field of the rule's peers.
 func (b *builder) peerKey() []nft.Field {
 	if b.d == egress {
 		return destination
@@ -126,14 +129,14 @@ func (b *builder) rule(i int, r rule) {
 		})
 }
 
-// lookup matches packets by a set of a group, which is then needed.
+// lookup returns the statements that match packets by a group's set, and records the use of the set.
 func (b *builder) lookup(s setName, key []nft.Field) []nft.Stmt {
 	b.uses[s] = true
 	return []nft.Stmt{nft.In{Set: s.String(), Key: key}}
 }
 
-// peer adds the rules for one peer: who matches its addresses, and called its addresses with the ports that it calls by
-// a name.
+// peer adds the rules for one peer. who returns the match of the peer's addresses. called returns the match of its
+// addresses together with the numbers of a named port.
 func (b *builder) peer(who func() []nft.Stmt, r rule, called func(name string) []nft.Stmt) {
 	is := func(stmts ...nft.Stmt) {
 		var rule nft.Rule
@@ -161,7 +164,7 @@ func (b *builder) peer(who func() []nft.Stmt, r rule, called func(name string) [
 	}
 }
 
-// add adds a rule unless it is there.
+// add adds a rule unless the chain already has it.
 func (b *builder) add(r nft.Rule) {
 	text := fmt.Sprint(r)
 	if !b.seen[text] {

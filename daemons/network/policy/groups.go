@@ -11,25 +11,25 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// group is what is known of the pods that a peer means.
+// group is the state of a group of pods that a policy's peer selects.
 type group struct {
 	heard  bool
 	slices map[string]*Slice
-	sets   map[setName]int // those that the tables have, with the number of their users
+	sets   map[setName]int // the sets in the tables, with the number of their users
 }
 
-// Slice is some of a group's addresses, and the ports that the pods who have them call by a name.
+// Slice is a part of a group's addresses, with the named ports of the pods that have them.
 type Slice struct {
 	Addresses []netip.Addr
 	Ports     []Port
 }
 
-// Equal reports whether two slices have the same. nil is equal to nothing.
+// Equal reports whether two slices have the same contents. nil equals nothing.
 func (s *Slice) Equal(o *Slice) bool {
 	return s != nil && o != nil && slices.Equal(s.Addresses, o.Addresses) && slices.Equal(s.Ports, o.Ports)
 }
 
-// SliceOf reads an EndpointSlice of a group.
+// SliceOf converts an EndpointSlice of a group.
 func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
 	out := &Slice{}
 	for _, e := range s.Endpoints {
@@ -52,7 +52,7 @@ func SliceOf(s *discoveryv1.EndpointSlice) *Slice {
 	return out
 }
 
-// fragment is what a slice has in a set of a family.
+// fragment returns the slice's elements of a set for a family.
 func (s *Slice) fragment(name setName, f nft.Family) *nft.Fragment {
 	var list []nft.Element
 	for _, a := range s.Addresses {
@@ -90,7 +90,7 @@ func (n *Node) group(name string) *group {
 	return g
 }
 
-// SetSlice says what a slice of a group has, nil for one that is gone.
+// SetSlice sets the contents of a slice of a group. s is nil if the slice was deleted.
 func (n *Node) SetSlice(groupName, id string, s *Slice) error {
 	g := n.group(groupName)
 	if s == nil {
@@ -108,7 +108,7 @@ func (n *Node) SetSlice(groupName, id string, s *Slice) error {
 	return errors.Join(failures...)
 }
 
-// make returns what makes a slice's fragments.
+// make returns a function that builds the slice's fragment for a family.
 func (s *Slice) make(name setName) func(nft.Family) *nft.Fragment {
 	if s == nil {
 		return nothing
@@ -116,7 +116,7 @@ func (s *Slice) make(name setName) func(nft.Family) *nft.Fragment {
 	return func(f nft.Family) *nft.Fragment { return s.fragment(name, f) }
 }
 
-// Hear says of which groups all slices have been told. Of others nothing is kept that no rule needs.
+// Hear sets the groups whose slices are completely known. It drops the other groups unless a rule needs them.
 func (n *Node) Hear(names map[string]bool) {
 	for name := range names {
 		n.group(name).heard = true
@@ -132,7 +132,7 @@ func (n *Node) Hear(names map[string]bool) {
 	}
 }
 
-// useSet gives a set of a group one user more, and has the tables have it.
+// useSet adds a user to a group's set. The first user adds the set to the tables.
 func (n *Node) useSet(s setName) error {
 	g := n.group(s.group)
 	if g.sets[s]++; g.sets[s] > 1 {
@@ -148,7 +148,7 @@ func (n *Node) useSet(s setName) error {
 	return errors.Join(failures...)
 }
 
-// leaveSet takes a user from a set, and the set away with the last one.
+// leaveSet removes a user from a set. The last user removes the set from the tables.
 func (n *Node) leaveSet(s setName) error {
 	g := n.group(s.group)
 	if g.sets[s]--; g.sets[s] > 0 {

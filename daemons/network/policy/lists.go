@@ -8,11 +8,11 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// cut takes a key apart.
+// cut splits a key into namespace and name.
 func cut(key string) (namespace, name string, ok bool) { return strings.Cut(key, "/") }
 
-// useList returns the list of the chains of the policies that isolate a pod in a direction, which has one user more; ""
-// when none does.
+// useList returns the name of the list of policy chains for a pod in one direction, and adds a user to it. It returns
+// "" if no policy isolates the pod in that direction.
 func (n *Node) useList(p *pod, d direction) (string, error) {
 	var chains []string
 	uses := map[string]*chain{}
@@ -62,7 +62,7 @@ func (l *list) fragment(name string) *nft.Fragment {
 	return &nft.Fragment{Chains: map[string]nft.Chain{name: {Rules: append(rules, nft.Rule{drop})}}}
 }
 
-// leaveList takes a user from a list, and the list away with the last one.
+// leaveList removes a user from a list. The last user removes the list.
 func (n *Node) leaveList(name string) error {
 	l := n.lists[name]
 	if l == nil {

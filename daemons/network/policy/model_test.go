@@ -8,7 +8,7 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// kernel is what the kernel has of a table, changed as the kernel is, and walked by packets.
+// kernel simulates a table in the kernel and its processing of packets.
 type kernel struct {
 	family   nft.Family
 	chains   map[string]nft.Chain
@@ -25,7 +25,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// apply carries out what has changed in a table, and refuses what the kernel refuses.
+// apply applies the changes of a table, and fails the test if the kernel would reject them.
 func (k *kernel) apply(t fataler, table *nft.Table) {
 	t.Helper()
 	c := table.Changes()
@@ -66,7 +66,7 @@ func (k *kernel) apply(t fataler, table *nft.Table) {
 	k.check(t)
 }
 
-// check looks whether everything that is led to is there, and whether ranges overlap.
+// check verifies that all referenced chains and sets exist, and that ranges do not overlap.
 func (k *kernel) check(t fataler) {
 	t.Helper()
 	chain := func(from, to string) {
@@ -124,7 +124,7 @@ func keys(m map[nft.Key]nft.Value) func(func(nft.Key) bool) {
 	}
 }
 
-// packet is the first one of a connection, unless it is known.
+// packet is the first packet of a connection, unless known is set.
 type packet struct {
 	from, to netip.Addr
 	protocol uint8
@@ -132,15 +132,15 @@ type packet struct {
 	icmp     uint8
 	known    bool
 	mark     uint32
-	in       string // interface
-	astray   bool   // its sender is not behind that
+	in       string // input interface
+	astray   bool   // the sender is not reached by that interface
 	onLink   bool   // no router has forwarded it
 }
 
-// forwards walks the base chains of packets that are passed on, in their order.
+// forwards reports whether a forwarded packet passes the base chains.
 func (k *kernel) forwards(t fataler, p packet) bool { t.Helper(); return k.passes(t, "forward", p) }
 
-// takes walks the base chains of packets for the machine itself.
+// takes reports whether a packet for the machine itself passes the base chains.
 func (k *kernel) takes(t fataler, p packet) bool { t.Helper(); return k.passes(t, "input", p) }
 
 func (k *kernel) passes(t fataler, hook string, p packet) bool {
@@ -163,9 +163,9 @@ func (k *kernel) passes(t fataler, hook string, p packet) bool {
 	return true
 }
 
-// walk returns the verdict of a chain, "return" at its end.
+// walk returns the verdict of a chain, or "return" at its end.
 func (k *kernel) walk(t fataler, chain string, p *packet, depth int) string {
-	if depth > 16 { // the kernel's bound
+	if depth > 16 { // the kernel's limit
 		t.Fatalf("the chain %s is too deep", chain)
 	}
 	for _, r := range k.chains[chain].Rules {
@@ -234,8 +234,8 @@ func (k *kernel) rule(t fataler, r nft.Rule, p *packet) (v nft.Verdict, matches 
 	return v, true
 }
 
-// find looks a packet up in a set. The kernel compares bytes: which fields they are of says the rule, and where they
-// are in an element the set.
+// find looks up a packet in a set. The kernel compares bytes: the rule determines which fields are loaded, and the set
+// determines their position in an element.
 func (k *kernel) find(name string, fields []nft.Field, p *packet) (nft.Value, bool) {
 	set := k.sets[name]
 	var key nft.Key

@@ -14,52 +14,54 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Node is the rules of one machine. It is told of what there is, and Update brings the tables up to date. It is not for
-// several goroutines at once.
+// Node holds the rules of one machine. The Set methods and Hear change its inputs, and Update updates the tables. It is
+// not safe for concurrent use.
 //
-// A pod's rules in the tables stay as they are, and a new pod stays out, as long as the addresses of a group that it
-// needs have not been heard of.
+// A pod may need addresses of a group that are not known yet. Until they are, the pod's rules in the tables stay
+// unchanged, and a new pod gets no traffic.
 type Node struct {
 	machine  Machine
 	tables   []*nft.Table
-	changed  bool                          // the tables are not what they were
+	changed  bool                          // since the last Update
 	policies map[string]map[string]*stored // by namespace and key
 	pods     map[string]*pod               // by UID
 	here     map[string]map[string]*pod    // by namespace and UID
-	claims   map[netip.Addr][]*pod         // who says that it has an address
+	claims   map[netip.Addr][]*pod         // pods that claim an address
 	groups   map[string]*group             // by name
-	chains   map[string]*chain             // of policies, by name
-	lists    map[string]*list              // of chains, by name
-	stale    map[string]bool               // policies whose chains are not what they say, by key
-	waiting  map[string]*pod               // pods whose rules are not what is known, by UID
-	needed   map[string]bool               // groups, by name; nil for not known
+	chains   map[string]*chain             // chains of policies, by name
+	lists    map[string]*list              // lists of chains, by name
+	stale    map[string]bool               // keys of policies whose chains are outdated
+	waiting  map[string]*pod               // pods whose rules are outdated, by UID
+	needed   map[string]bool               // groups by name; nil if not computed
 	report   func(p *networkingv1.NetworkPolicy, err error)
 }
 
-// stored is a policy, which is read when a pod of its namespace is here.
+// stored is a policy. It is parsed when a pod of its namespace is on this machine.
 type stored struct {
 	object *networkingv1.NetworkPolicy
 	read   *policy
 }
 
-// chain is what the tables have of a policy in one direction, for pods that read its named ports alike.
+// chain is a policy's chain in the tables for one direction, and for pods in which its named ports have the same
+// numbers.
 type chain struct {
 	policy string
 	d      direction
 	ports  resolved
-	users  int // lists
+	users  int // number of lists
 	uses   map[setName]bool
 }
 
-// list is the chain that a pod's packets go through: the chains of the policies that select it, at the end of which
-// they are dropped.
+// list is the chain for a pod's packets in one direction. It jumps to the chains of the policies that select the pod,
+// and drops the packets that none accepts.
 type list struct {
 	d      direction
 	chains []string
-	users  int // pods
+	users  int // number of pods
 }
 
-// NewNode returns the rules of a machine without pods. report is told of what in a policy cannot be read.
+// NewNode returns the rules of a machine without pods. report is called for each part of a policy that cannot be
+// parsed.
 func NewNode(report func(p *networkingv1.NetworkPolicy, err error)) *Node {
 	return &Node{
 		policies: map[string]map[string]*stored{}, pods: map[string]*pod{}, here: map[string]map[string]*pod{},
@@ -70,7 +72,8 @@ func NewNode(report func(p *networkingv1.NetworkPolicy, err error)) *Node {
 	}
 }
 
-// SetMachine says what the machine is. A family that it has a network of gets a table with what is there already.
+// SetMachine sets the machine's networks and interfaces. If the machine gets the first network of a family, the family
+// gets a table with all existing rules.
 func (n *Node) SetMachine(m Machine) error {
 	if slices.Equal(n.machine.Links, m.Links) && slices.Equal(n.machine.Networks, m.Networks) {
 		return nil
@@ -101,7 +104,7 @@ func (n *Node) SetMachine(m Machine) error {
 	return nil
 }
 
-// fill puts everything into a table that has come late.
+// fill adds all existing rules to a new table.
 func (n *Node) fill(t *nft.Table) error {
 	var failures []error
 	for name, g := range n.groups {
@@ -125,10 +128,10 @@ func (n *Node) fill(t *nft.Table) error {
 	return errors.Join(failures...)
 }
 
-// Tables are the tables of the families that the machine has.
+// Tables returns the tables of the machine's address families.
 func (n *Node) Tables() []*nft.Table { return n.tables }
 
-// put puts a fragment into all tables.
+// put sets a fragment in all tables.
 func (n *Node) put(key string, make func(nft.Family) *nft.Fragment) error {
 	var failures []error
 	for _, t := range n.tables {
@@ -142,7 +145,7 @@ func nothing(nft.Family) *nft.Fragment { return nil }
 
 func podKey(uid string) string { return "pod/" + uid }
 
-// SetPolicy says what a policy is, nil for one that is gone.
+// SetPolicy sets a policy. p is nil if the policy was deleted.
 func (n *Node) SetPolicy(namespace, name string, p *networkingv1.NetworkPolicy) {
 	key := namespace + "/" + name
 	was := n.policies[namespace][key]
@@ -192,7 +195,7 @@ func (n *Node) leaves(namespace string) bool {
 	return false
 }
 
-// policy returns a policy by its key, nil when there is none.
+// policy returns the parsed policy with a key, or nil if there is none.
 func (n *Node) policy(key string) *policy {
 	namespace, _, _ := cut(key)
 	s := n.policies[namespace][key]
@@ -212,13 +215,13 @@ func (n *Node) policy(key string) *policy {
 	return s.read
 }
 
-// touch notes that a pod's rules are to be worked out.
+// touch marks a pod's rules as outdated.
 func (n *Node) touch(p *pod) {
 	n.waiting[p.uid] = p
 	n.needed = nil
 }
 
-// SetPod says what a pod of this machine is, nil for one that is gone.
+// SetPod sets a pod of this machine. is is nil if the pod was deleted.
 func (n *Node) SetPod(uid string, is *Pod) {
 	p := n.pods[uid]
 	switch {
@@ -263,7 +266,7 @@ func (n *Node) SetPod(uid string, is *Pod) {
 	n.touch(p)
 }
 
-// unclaim takes a pod from among those that say that they have an address.
+// unclaim removes a pod from the claims of its addresses.
 func (n *Node) unclaim(p *pod) {
 	for _, a := range p.Addresses {
 		left := slices.DeleteFunc(n.claims[a], func(o *pod) bool { return o == p })
@@ -278,7 +281,7 @@ func (n *Node) unclaim(p *pod) {
 	}
 }
 
-// own are the addresses of a pod that no newer pod has.
+// own returns the addresses of a pod that no newer pod claims.
 func (n *Node) own(p *pod) (list []netip.Addr) {
 	for _, a := range p.Addresses {
 		if !slices.ContainsFunc(n.claims[a], func(o *pod) bool { return p.before(o) }) {
@@ -288,8 +291,8 @@ func (n *Node) own(p *pod) (list []netip.Addr) {
 	return list
 }
 
-// Needed are the groups whose addresses rules need, or will need, by name. They are not to be changed, and the same as
-// before if nothing has changed.
+// Needed returns the names of the groups that rules need now or after the next Update. The caller must not change the
+// map. It is the same map as before if nothing has changed.
 func (n *Node) Needed() map[string]bool {
 	if n.needed != nil {
 		return n.needed
@@ -309,7 +312,7 @@ func (n *Node) Needed() map[string]bool {
 	return names
 }
 
-// needs are the groups that a pod's policies name.
+// needs returns the groups that a pod's policies name.
 func (n *Node) needs(p *pod) (names []string) {
 	if p.gone {
 		return nil
@@ -322,21 +325,21 @@ func (n *Node) needs(p *pod) (names []string) {
 	return names
 }
 
-// heard reports whether the addresses of all groups are known.
+// heard reports whether the addresses of all given groups are known.
 func (n *Node) heard(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return n.groups[name] == nil || !n.groups[name].heard })
 }
 
-// Waiting is how many pods have other rules than they should, because addresses of groups have not been heard of.
+// Waiting returns the number of pods whose rules are outdated because addresses of groups are not known yet.
 func (n *Node) Waiting() int { return len(n.waiting) }
 
-// Has reports whether the tables have a pod as it was last told of.
+// Has reports whether the tables have the current rules of a pod.
 func (n *Node) Has(uid string) bool {
 	p := n.pods[uid]
 	return p != nil && !p.gone && n.waiting[uid] == nil
 }
 
-// Update brings the tables up to date, and reports whether they are others than at the last time.
+// Update updates the tables, and reports whether they have changed since the last call.
 func (n *Node) Update() (changed bool, err error) {
 	var failures []error
 	for key := range n.stale {
@@ -354,7 +357,8 @@ func (n *Node) Update() (changed bool, err error) {
 			failures = append(failures, n.yield(p))
 		}
 	}
-	// An address may go from one pod to another: it is taken away first. What stays is no change.
+	// Remove the old rules of all pods first, because an address may move from one pod to another. Fragments that end
+	// up unchanged do not count as a change.
 	for _, p := range ready {
 		failures = append(failures, n.put(podKey(p.uid), nothing))
 	}
@@ -365,7 +369,7 @@ func (n *Node) Update() (changed bool, err error) {
 	return changed, errors.Join(failures...)
 }
 
-// yield removes a pod's former addresses from its rules, and leaves the rest of the rules as they are.
+// yield removes addresses from a pod's rules that it no longer has. It leaves the rest of the rules unchanged.
 func (n *Node) yield(p *pod) error {
 	own := n.own(p)
 	keep := slices.DeleteFunc(slices.Clone(p.placed), func(a netip.Addr) bool { return !slices.Contains(own, a) })
@@ -376,8 +380,8 @@ func (n *Node) yield(p *pod) error {
 	return n.put(podKey(p.uid), func(f nft.Family) *nft.Fragment { return p.fragment(f, keep) })
 }
 
-// rebuild updates the chains of a policy, unless addresses of groups are missing. Chains that it does not need any more
-// go with their last pod.
+// rebuild updates the chains of a policy. If addresses of groups are not known yet, it stops and returns false, and the
+// remaining chains stay unchanged. Chains that are no longer needed are removed with their last pod.
 func (n *Node) rebuild(key string) (done bool, err error) {
 	p := n.policy(key)
 	if p == nil {
@@ -396,7 +400,7 @@ func (n *Node) rebuild(key string) (done bool, err error) {
 	return true, errors.Join(failures...)
 }
 
-// setChain puts the chain of a policy into the tables.
+// setChain sets the chain of a policy in the tables.
 func (n *Node) setChain(name string, c *chain, p *policy) error {
 	fragments, uses := map[nft.Family]*nft.Fragment{}, map[setName]bool{}
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
@@ -420,7 +424,7 @@ func (n *Node) setChain(name string, c *chain, p *policy) error {
 	return errors.Join(failures...)
 }
 
-// place puts into the tables what is known of a pod.
+// place sets the rules of a pod in the tables.
 func (n *Node) place(p *pod) error {
 	var failures []error
 	was := p.chains

@@ -28,7 +28,7 @@ func labelled(v string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": v}}
 }
 
-// fromPods lets pods with a label reach pods with another.
+// fromPods returns a policy that accepts packets from pods with the label from to pods with the label to.
 func fromPods(name, to, from string) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
@@ -80,7 +80,7 @@ func TestAPodWaitsForThePeersOfItsPolicies(t *testing.T) {
 	if !k.reaches(t, n, client, webAddress) || k.reaches(t, n, stranger, webAddress) || !n.Has("1") {
 		t.Error("the policy does not hold")
 	}
-	// Another one, whose peers are not known: until then the pod has what it had.
+	// A second policy whose peers are unknown: until they are known, the pod keeps its rules.
 	second := fromPods("second", "web", "stranger")
 	n.SetPolicy("shop", "second", second)
 	n.update(t)
@@ -91,7 +91,7 @@ func TestAPodWaitsForThePeersOfItsPolicies(t *testing.T) {
 	if !k.reaches(t, n, client, webAddress) || !k.reaches(t, n, stranger, webAddress) {
 		t.Error("the second policy does not hold")
 	}
-	// The same when a policy becomes another.
+	// The same applies when a policy changes.
 	n.SetPolicy("shop", "first", fromPods("first", "web", "nobody"))
 	n.update(t)
 	if !k.reaches(t, n, client, webAddress) {
@@ -121,7 +121,7 @@ func TestAnAddressIsItsNewestPods(t *testing.T) {
 	if !k.reaches(t, n, client, webAddress) {
 		t.Error("a new pod has the rules of the former one with its address")
 	}
-	// The former one, which waits for peers, does not keep what is not its own.
+	// The former pod, which waits for peers, does not keep the address.
 	n.SetPod("2", nil)
 	n.update(t)
 	n.SetPolicy("shop", "more", fromPods("more", "web", "client"))
@@ -198,7 +198,7 @@ func TestWhoIsNotKnownNeitherSendsNorGets(t *testing.T) {
 	}
 }
 
-// A pod that sends to its own machine does so under its own address, also in a connection that the machine knows.
+// A pod can only send to its own machine from its own address, even in established connections.
 func TestAPodIsHeardByItsMachineUnderItsOwnAddressAlone(t *testing.T) {
 	n := newNode(t)
 	n.SetPod("1", web(webAddress, netip.MustParseAddr("fd00:1::2")))
@@ -282,7 +282,7 @@ func TestAFamilyWithoutPodsHasNoRules(t *testing.T) {
 	if tables := n.Tables(); len(tables) != 1 || tables[0].Family != nft.IPv4 {
 		t.Fatalf("%d tables", len(tables))
 	}
-	// The second network comes later.
+	// The second address family is added later.
 	if err := n.SetMachine(machine); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestWhichPodsPoliciesAreAbout(t *testing.T) {
 	}
 }
 
-// What people see when they list the rules.
+// The text is what nft prints.
 func TestTextOfATable(t *testing.T) {
 	n := NewNode(nil)
 	if err := n.SetMachine(Machine{Links: []string{"kpod"}, Networks: machine.Networks[:1]}); err != nil {
@@ -395,8 +395,7 @@ func TestTextOfATable(t *testing.T) {
 	}
 }
 
-// A policy that changes while the last pod of its namespace goes, and the next one comes before the rules are brought
-// up to date.
+// A policy changes after the last pod of its namespace was deleted and before Update, and then a new pod comes.
 func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
 	n, k := newNode(t), newKernel(nft.IPv4)
 	open := &networkingv1.NetworkPolicy{
@@ -417,7 +416,7 @@ func TestAPolicyThatChangesBetweenTwoPodsHoldsForTheNext(t *testing.T) {
 		{From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.0.2.0/24"}}}},
 	}
 	n.SetPolicy("shop", "one", closed)
-	n.SetPod("a", web(otherAddress)) // pods are placed by their UIDs: this one before the other is taken away
+	n.SetPod("a", web(otherAddress)) // pods are updated by UID: this one before the deleted one
 	n.update(t)
 	if k.reaches(t, n, client, otherAddress) {
 		t.Error("the next pod has the rules of the policy as it was before")

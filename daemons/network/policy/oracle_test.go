@@ -14,7 +14,7 @@ import (
 
 var machine = Machine{Links: []string{"kpod"}, Networks: isolation.Networks}
 
-// tested is a node and what it was told of groups.
+// tested is a Node together with the slices that it has received.
 type tested struct {
 	*Node
 	told map[[2]string]bool
@@ -29,7 +29,7 @@ func newNode(t fataler) *tested {
 	return &tested{n, map[[2]string]bool{}}
 }
 
-// publish tells it of the groups that it needs.
+// publish passes the slices of the needed groups to the Node.
 func (n *tested) publish(t fataler, c *isolation.Cluster) {
 	t.Helper()
 	needed, is := n.Needed(), map[[2]string]bool{}
@@ -72,7 +72,7 @@ func (n *tested) update(t fataler) {
 	}
 }
 
-// change draws what becomes of the cluster, and tells the node.
+// change draws a random change of the cluster, and passes it to the Node.
 func change(t *rapid.T, c *isolation.Cluster, n *tested) {
 	if rapid.Bool().Draw(t, "policy or pod") {
 		namespace, name := rapid.SampledFrom([]string{"a", "b"}).
@@ -102,7 +102,7 @@ func change(t *rapid.T, c *isolation.Cluster, n *tested) {
 	}
 }
 
-// packets are what all ends send each other.
+// packets returns packets between all ends.
 func packets(c *isolation.Cluster) (list []packet) {
 	var ends []netip.Addr
 	for _, m := range c.Pods {
@@ -129,7 +129,7 @@ func packets(c *isolation.Cluster) (list []packet) {
 	return list
 }
 
-// What the rules decide is what a plain reading of the specification decides, however one came there.
+// The rules decide as a simple implementation of the specification does, after any sequence of changes.
 func TestRulesDecideAsTheSpecificationDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := isolation.DrawCluster(t)
@@ -142,7 +142,7 @@ func TestRulesDecideAsTheSpecificationDoes(t *testing.T) {
 			for range rapid.IntRange(1, 8).Draw(t, "changes") {
 				change(t, c, n)
 				if rapid.IntRange(0, 3).Draw(t, "update") == 0 {
-					n.update(t) // some groups have not been heard of
+					n.update(t) // some groups are not known yet
 					for _, table := range n.Tables() {
 						kernels[table.Family].apply(t, table)
 					}
@@ -150,7 +150,7 @@ func TestRulesDecideAsTheSpecificationDoes(t *testing.T) {
 			}
 			n.publish(t, c)
 			n.update(t)
-			n.publish(t, c) // some groups are needed no more
+			n.publish(t, c) // some groups are no longer needed
 			if n.Waiting() > 0 {
 				t.Fatalf("%d pods wait", n.Waiting())
 			}

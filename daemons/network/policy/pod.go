@@ -11,25 +11,25 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Pod is a pod of this machine with a network of its own.
+// Pod is a pod of this machine with its own network.
 type Pod struct {
 	Namespace, Name string
 	Labels          map[string]string
 	Addresses       []netip.Addr
-	Ports           []Port    // with a name, in the order of the pod's containers
-	Turn            uint64    // the pod with the higher one has an address that both claim
-	Created         time.Time // and of those with the same, the one that was created later
+	Ports           []Port    // named ports, in the order of the pod's containers
+	Turn            uint64    // of two pods that claim an address, the one with the higher turn gets it
+	Created         time.Time // with equal turns, the pod that was created later gets it
 }
 
-// Port is a port that a container of a pod has a name for.
+// Port is a named port of a container.
 type Port struct {
 	Name     string
 	Protocol uint8
 	Number   uint16
 }
 
-// PodOf returns what rules depend on of a pod, and false for one that no policy is about: it has its machine's
-// addresses, or has ended.
+// PodOf returns the inputs of the rules for a pod. It returns false if policies do not apply, because the pod uses the
+// host's network or has ended.
 func PodOf(p *corev1.Pod) (Pod, bool) {
 	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return Pod{}, false
@@ -43,7 +43,7 @@ func PodOf(p *corev1.Pod) (Pod, bool) {
 	containers := slices.Clone(p.Spec.Containers)
 	for _, c := range p.Spec.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			containers = append(containers, c) // it runs beside the others
+			containers = append(containers, c) // a sidecar
 		}
 	}
 	for _, c := range containers {
@@ -56,23 +56,23 @@ func PodOf(p *corev1.Pod) (Pod, bool) {
 	return out, true
 }
 
-// pod is what is known of a pod, and what it has in the tables.
+// pod is a pod with its state in the tables.
 type pod struct {
 	Pod
 	uid      string
 	gone     bool
-	selected map[string]bool // policies, by key
-	chains   [2]string       // the lists of chains that its packets go through, "" for none
-	placed   []netip.Addr    // the addresses that the tables have
+	selected map[string]bool // keys of the policies that select it
+	chains   [2]string       // lists of chains by direction, "" for none
+	placed   []netip.Addr    // its addresses in the tables
 }
 
-// same reports whether a pod's rules are the same as another's.
+// same reports whether two pods have the same rules.
 func (p Pod) same(o Pod) bool {
 	return p.Namespace == o.Namespace && p.Name == o.Name && p.Turn == o.Turn && p.Created.Equal(o.Created) &&
 		labels.Equals(p.Labels, o.Labels) && slices.Equal(p.Addresses, o.Addresses) && slices.Equal(p.Ports, o.Ports)
 }
 
-// resolve are the numbers of named ports in the pod.
+// resolve returns the numbers of named ports in the pod.
 func (p Pod) resolve(list []namedPort) resolved {
 	out := resolved{}
 	for _, n := range list {
@@ -85,7 +85,7 @@ func (p Pod) resolve(list []namedPort) resolved {
 	return out
 }
 
-// before reports whether another pod has an address that both claim.
+// before reports whether o, not p, gets an address that both claim.
 func (p *pod) before(o *pod) bool {
 	switch {
 	case p.Turn != o.Turn:
@@ -96,7 +96,7 @@ func (p *pod) before(o *pod) bool {
 	return p.uid < o.uid
 }
 
-// fragment is what a pod with some addresses has in a family's table.
+// fragment returns a pod's elements in a family's table for the given addresses.
 func (p *pod) fragment(f nft.Family, addresses []netip.Addr) *nft.Fragment {
 	elements := map[string][]nft.Element{}
 	add := func(set string, k nft.Key, v nft.Value) {
@@ -110,7 +110,8 @@ func (p *pod) fragment(f nft.Family, addresses []netip.Addr) *nft.Fragment {
 		add(knownPods, nft.Key{Source: one}, nft.Value{})
 		add(toItself, nft.Key{Source: one, Destination: one}, nft.Value{})
 		if name := p.chains[egress]; name != "" {
-			add(egressPods, nft.Key{Source: one}, nft.Goes("jump", name)) // the receiver's policies come after it
+			// A jump, because the receiver's policies are checked afterwards.
+			add(egressPods, nft.Key{Source: one}, nft.Goes("jump", name))
 		}
 		if name := p.chains[ingress]; name != "" {
 			add(ingressPods, nft.Key{Destination: one}, nft.Goes("goto", name))

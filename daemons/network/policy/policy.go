@@ -1,12 +1,11 @@
-// Package policy works out the packet rules of network policies on one machine. It is told of policies, of the
-// machine's pods and of the addresses of the groups that policies' peers mean, and keeps a table of rules per family of
-// addresses, in fragments: a policy, a pod or a group that changes costs what it has in them. Who tells it, and how the
-// rules come into the kernel, is others' business.
+// Package policy generates the packet rules of network policies for one machine. Its inputs are the policies, the
+// machine's pods, and the addresses of the groups of pods that policies select as peers. It maintains one table per
+// address family, made of fragments, so that a change costs only the fragments of the changed policy, pod or group. Its
+// callers deliver the inputs and write the tables to the kernel.
 //
-// A packet that one machine passes on is looked at in two chains, one after the other: by what its sender may send, if
-// that is a pod of this machine, and by what its receiver may get, likewise. The other end of a connection is looked at
-// by the other's machine. Connections that were let through go on, whatever policies come later; what the machine
-// itself sends to its pods and gets from them passes none of these chains.
+// A forwarded packet passes two chains: the egress policies of its sender, if that is a pod of this machine, and the
+// ingress policies of its receiver, likewise. The machine of the other pod checks the other end. Accepted connections
+// continue when policies change. Packets between the machine itself and its pods pass none of these chains.
 package policy
 
 import (
@@ -26,7 +25,7 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// direction is which of a pod's packets a rule is about.
+// direction is the direction of a pod's packets.
 type direction uint8
 
 const (
@@ -43,39 +42,39 @@ func (d direction) String() string {
 	return "ingress"
 }
 
-// policy is a NetworkPolicy as rules are made of it.
+// policy is a parsed NetworkPolicy.
 type policy struct {
 	key      string // namespace/name
 	pods     labels.Selector
 	isolates [2]bool // by direction
 	rules    [2][]rule
-	groups   [2][]string // the names of those whose addresses are needed
-	named    []namedPort // what rules of ingress call ports, which every pod reads in its own way
+	groups   [2][]string // by direction: names of the groups whose addresses are needed
+	named    []namedPort // named ports in ingress rules, whose numbers depend on the pod
 }
 
-// rule lets packets of some peers through, to some ports.
+// rule accepts packets of its peers to its ports.
 type rule struct {
-	anyone    bool       // it names no peers
-	groups    []string   // peers by what they are, as names of groups
+	anyone    bool       // it has no peers, so it matches all
+	groups    []string   // names of the groups of selected peers
 	blocks    blocks     // peers by address
-	everybody string     // the group that a rule of egress looks in for named ports of peers that are no group
-	anyPort   bool       // it names no ports
-	ports     []portRule // to any of these
+	everybody string     // group in which an egress rule looks up named ports of peers without a group
+	anyPort   bool       // it has no ports, so it matches all
+	ports     []portRule // it matches any of these
 }
 
-// portRule is ports of one protocol: all, some from first to last, or those that pods call by a name.
+// portRule matches ports of one protocol: all, a range, or a named port.
 type portRule struct {
 	namedPort
 	first, last uint16
 }
 
-// namedPort is what a pod calls a port of a protocol; Name is empty for none.
+// namedPort is a named port with its protocol. Name is empty for a numeric port.
 type namedPort struct {
 	Name     string
 	Protocol uint8
 }
 
-// read reads a NetworkPolicy. An error says what in it is no policy; the API server lets none of that in.
+// read parses a NetworkPolicy. It returns an error for invalid parts, which the API server would reject.
 func read(p *networkingv1.NetworkPolicy) (*policy, error) {
 	pods, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
 	if err != nil {
@@ -180,7 +179,7 @@ func readPort(p networkingv1.NetworkPolicyPort) portRule {
 	return out
 }
 
-// number is a protocol's number.
+// number returns the number of a protocol.
 func number(p corev1.Protocol) uint8 {
 	switch p {
 	case corev1.ProtocolUDP:
@@ -191,8 +190,7 @@ func number(p corev1.Protocol) uint8 {
 	return nft.TCP
 }
 
-// prefix reads a network as the API server does: with what the address has after the network's part, and zeros before
-// numbers.
+// prefix parses a network as leniently as the API server: it accepts host bits and leading zeros.
 func prefix(s string) (netip.Prefix, error) {
 	_, n, err := netutils.ParseCIDRSloppy(s)
 	if err != nil {

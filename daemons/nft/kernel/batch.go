@@ -8,18 +8,18 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// batch is one transaction.
+// batch is the messages of one transaction.
 type batch struct {
 	message
 	family nft.Family
 	table  string
 	t      *nft.Table
-	last   uint32 // the message that is confirmed
-	sets   uint32 // how many anonymous ones there are
+	last   uint32 // sequence number of the message that the kernel confirms
+	sets   uint32 // number of sets in this transaction, which is also the ID of the last one
 	notes  []note
 }
 
-// note says what the messages from a number on are about, for errors.
+// note describes the messages from a sequence number on, for errors.
 type note struct {
 	from uint32
 	what string
@@ -49,7 +49,7 @@ func (b *batch) finish() []byte {
 
 func (b *batch) about(what string) { b.notes = append(b.notes, note{b.seq + 1, what}) }
 
-// what says what a message was about.
+// what returns the description of a message.
 func (b *batch) what(seq uint32) string {
 	what := "the transaction"
 	for _, n := range b.notes {
@@ -67,7 +67,7 @@ func (b *batch) addTable() {
 	b.end()
 }
 
-// removeTable removes the table with all that is in it, also when it is not there.
+// removeTable removes the table with its contents. It also succeeds if the table does not exist.
 func (b *batch) removeTable() {
 	b.addTable()
 	b.begin(unix.NFT_MSG_DELTABLE, 0, b.family)
@@ -75,13 +75,13 @@ func (b *batch) removeTable() {
 	b.end()
 }
 
-// replace has the table begin empty.
+// replace replaces the table by an empty one.
 func (b *batch) replace() {
 	b.removeTable()
 	b.addTable()
 }
 
-// change adds what makes the kernel's table ours.
+// change adds the messages for a change.
 func (b *batch) change(c *nft.Change) error {
 	for _, name := range c.AddSets {
 		b.about("set " + name)
@@ -113,7 +113,7 @@ func (b *batch) change(c *nft.Change) error {
 		s, _ := b.t.Set(name)
 		b.elements(unix.NFT_MSG_NEWSETELEM, name, 0, s, list)
 	}
-	// Chains that go may lead to each other: all are emptied before the first goes.
+	// The removed chains may jump to each other, so flush all before the first is removed.
 	for _, name := range c.DelChains {
 		b.flushChain(name)
 	}
@@ -166,7 +166,7 @@ func (b *batch) flushChain(name string) {
 }
 
 func (b *batch) addRule(chain string, rule nft.Rule) error {
-	// Anonymous maps come before the rule that uses them.
+	// An anonymous map must precede the rule that uses it.
 	balanced, err := b.balance(rule)
 	if err != nil {
 		return fmt.Errorf("chain %s: %w", chain, err)

@@ -1,8 +1,8 @@
-// Package kernel puts tables of packet rules into the kernel, over netlink and in one transaction per change: traffic
-// sees the rules before or after it, never between. It needs no program on the machine.
+// Package kernel writes tables of packet rules to the kernel over netlink, in one transaction per change. Packets see
+// the rules before or after a change, never a mix. It needs no program on the machine.
 //
-// The messages are written here rather than by a library, because the ones that there are ask for an answer to every
-// single message and have every rule sent back: with thousands of services that is most of what a change costs.
+// The package encodes the messages itself. Existing libraries request a response for every message and have every rule
+// echoed back, which dominates the cost of a change with thousands of services.
 package kernel
 
 import (
@@ -11,14 +11,14 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Kernel is one table in the kernel. It is not for several goroutines at once.
+// Kernel writes one table to the kernel. It is not safe for concurrent use.
 type Kernel struct {
-	known      bool   // whether the kernel had what the table said when it was applied last
-	generation uint32 // of the kernel's rules, when they were last seen to be right
+	known      bool   // whether the kernel had the table's state after the last Apply
+	generation uint32 // generation of the kernel's ruleset when the rules were last seen to be correct
 }
 
-// Apply makes the kernel's rules what the table says. The first time, and after a failure, what the kernel has is read
-// and compared; afterwards only what has changed since is sent.
+// Apply updates the kernel's rules to the table. The first time, and after an error, it reads the kernel's rules and
+// compares. After that, it only sends what has changed.
 func (k *Kernel) Apply(t *nft.Table) error {
 	s, err := open()
 	if err != nil {
@@ -55,9 +55,8 @@ func (k *Kernel) Apply(t *nft.Table) error {
 	if err != nil {
 		return err
 	}
-	// When the generation is not the one that our transaction alone would have made, somebody else has changed rules
-	// meanwhile, and may have flushed this table. Then the older generation stays noted, so that Intact looks at the
-	// rules.
+	// If the generation has advanced by more than this transaction, another program has changed rules and may have
+	// flushed this table. Keep the old generation, so that Intact checks the rules.
 	if k.generation = seen; seen == before && after == expected {
 		k.generation = after
 	}
@@ -66,7 +65,7 @@ func (k *Kernel) Apply(t *nft.Table) error {
 	return nil
 }
 
-// compare returns what makes the kernel's table what it should be, and whether it has to be replaced as a whole.
+// compare reads the kernel's table and returns the changes to make. whole reports whether the table must be replaced.
 func compare(s *socket, t *nft.Table) (change *nft.Change, whole bool, err error) {
 	found, there, err := s.read(t)
 	if err != nil {
@@ -81,9 +80,9 @@ func compare(s *socket, t *nft.Table) (change *nft.Change, whole bool, err error
 	return change, true, nil
 }
 
-// Intact reports whether the kernel still has what was put there. As long as nobody has changed any rules that is known
-// at once. Else the base chains are looked at, which tells of a flushed table, and with deep everything, which tells of
-// every edit.
+// Intact reports whether the kernel still has the rules. If no program has changed any rules, that is known at once.
+// Otherwise it checks the base chains, which detects a flush. With deep, it checks everything, which detects every
+// edit.
 func (k *Kernel) Intact(t *nft.Table, deep bool) (bool, error) {
 	if !k.known {
 		return true, nil // the next Apply compares
@@ -111,13 +110,13 @@ func (k *Kernel) Intact(t *nft.Table, deep bool) (bool, error) {
 	return true, nil
 }
 
-// Forget has the next Apply compare everything, for when the kernel may no longer have what was put there.
+// Forget makes the next Apply compare everything, for cases in which the kernel may have lost the rules.
 func (k *Kernel) Forget() { k.known = false }
 
-// Known reports whether the kernel had what the table said when it was last applied.
+// Known reports whether the last Apply succeeded and Forget was not called since.
 func (k *Kernel) Known() bool { return k.known }
 
-// Remove removes a table, if it is there.
+// Remove removes a table if it exists.
 func Remove(family nft.Family, name string) error {
 	s, err := open()
 	if err != nil {
@@ -133,7 +132,7 @@ func Remove(family nft.Family, name string) error {
 	return nil
 }
 
-// Generation is the number that the kernel raises with every change of anybody's rules.
+// Generation returns the generation of the kernel's ruleset. It increases with every change by any program.
 func Generation() (uint32, error) {
 	s, err := open()
 	if err != nil {

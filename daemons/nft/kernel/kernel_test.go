@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// TestMain runs the tests in a network namespace of their own.
+// TestMain runs the tests in a separate network namespace.
 func TestMain(m *testing.M) {
 	const inside = "NFT_TEST_INSIDE"
 	if os.Getenv(inside) != "" {
@@ -38,7 +38,7 @@ var (
 	pair        = []nft.Field{nft.Source, nft.Destination}
 )
 
-// full is a table that has everything that rules can say.
+// full returns a table with every statement that rules can have.
 func full(t testing.TB, f nft.Family) *nft.Table {
 	t.Helper()
 	net, one, two := netip.MustParsePrefix(
@@ -169,7 +169,7 @@ func full(t testing.TB, f nft.Family) *nft.Table {
 	return table
 }
 
-// What is put there is what is read back, for every statement and both families, and nft lists it without complaint.
+// What is written can be read back, for every statement and both families, and nft can print it.
 func TestWhatIsPutThereIsReadBackS28(t *testing.T) {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 		table := full(t, f)
@@ -178,7 +178,7 @@ func TestWhatIsPutThereIsReadBackS28(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, deep := range []bool{false, true} {
-			k.generation-- // as if somebody had changed something
+			k.generation-- // simulates a change by another program
 			if is, err := k.Intact(table, deep); err != nil || !is {
 				t.Errorf("%s: intact is %t, %v", f, is, err)
 			}
@@ -211,8 +211,7 @@ func run(t *testing.T, command string) {
 	}
 }
 
-// What somebody does to the rules is seen and put back: at a glance when they are flushed, at a closer look when one is
-// edited.
+// Changes by other programs are detected and reverted: a flush at once, and an edit by the deep check.
 func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
 	table := full(t, nft.IPv4)
 	var k Kernel
@@ -235,7 +234,7 @@ func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
 		if err := k.Apply(table); err != nil {
 			t.Fatal(err)
 		}
-		run(t, "nft add table ip other") // rules of others are nothing to us
+		run(t, "nft add table ip other") // rules in other tables do not matter
 		for _, deep := range []bool{false, true} {
 			if is, err := k.Intact(table, deep); err != nil || !is {
 				t.Fatalf("%s: before it intact is %t, %v", what, is, err)
@@ -258,7 +257,7 @@ func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
 	}
 }
 
-// What somebody does while a change of ours is made is seen afterwards: rules that are gone are never taken for those
+// A change by another program during our transaction is detected afterwards. Removed rules are never taken for those
 // just written.
 func TestRulesThatSomebodyChangesMeanwhileAreMissedS28(t *testing.T) {
 	table := full(t, nft.IPv4)
@@ -316,7 +315,7 @@ func TestRulesThatSomebodyChangesMeanwhileAreMissedS28(t *testing.T) {
 	}
 }
 
-// A daemon that was restarted changes what differs and nothing else; a table of another make is replaced.
+// A restarted daemon only changes what differs. A table of another type is replaced.
 func TestWhatIsThereIsTakenOverS28(t *testing.T) {
 	var k, restarted, other Kernel
 	if err := k.Apply(full(t, nft.IPv4)); err != nil {
@@ -354,7 +353,7 @@ func handles(t *testing.T) string {
 	return string(out)
 }
 
-// What the kernel refuses is told with what it was about, and leaves what was there.
+// If the kernel rejects a change, the error names the rejected object, and nothing changes.
 func TestWhatTheKernelRefusesChangesNothing(t *testing.T) {
 	table := full(t, nft.IPv4)
 	var k Kernel

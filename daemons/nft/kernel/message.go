@@ -8,17 +8,17 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// message is netlink messages in one piece of memory, each of attributes that may nest. Numbers are in network order,
-// but for the headers' own.
+// message is a buffer of netlink messages with nested attributes. Numbers are in network byte order, except those in
+// headers.
 type message struct {
 	bytes []byte
 	seq   uint32
-	at    int // where the last message begins
+	at    int // start of the last message
 }
 
 const headerSize, subsystem = 16, unix.NFNL_SUBSYS_NFTABLES
 
-// begin starts a message of the family; end ends it.
+// begin starts a message of the family; end completes it.
 func (m *message) begin(kind, flags uint16, family nft.Family) {
 	m.raw(subsystem<<8|kind, flags, uint8(family), 0)
 }
@@ -39,13 +39,13 @@ func (m *message) end() {
 	binary.NativeEndian.PutUint32(m.bytes[m.at:], uint32(len(m.bytes)-m.at))
 }
 
-// confirm has the kernel answer the message that was ended last.
+// confirm requests a confirmation of the last completed message.
 func (m *message) confirm() {
 	flags := binary.NativeEndian.Uint16(m.bytes[m.at+6:])
 	binary.NativeEndian.PutUint16(m.bytes[m.at+6:], flags|unix.NLM_F_ACK)
 }
 
-// open starts an attribute and returns where; shut ends it.
+// open starts an attribute and returns its position; shut completes it.
 func (m *message) open(kind uint16) int {
 	at := len(m.bytes)
 	m.bytes = binary.NativeEndian.AppendUint16(m.bytes, 0)
@@ -87,14 +87,14 @@ func (m *message) long(kind uint16, value uint64) {
 	m.shut(at)
 }
 
-// value is an attribute that holds a value of the kernel's registers.
+// value adds an attribute with a register value.
 func (m *message) value(kind uint16, value []byte) {
 	at := m.nest(kind)
 	m.data(unix.NFTA_DATA_VALUE, value)
 	m.shut(at)
 }
 
-// attributes calls with every attribute of what the kernel has sent, nested or not.
+// attributes calls do for each attribute in b. It does not descend into nested attributes.
 func attributes(b []byte, do func(kind uint16, value []byte)) {
 	for len(b) >= 4 {
 		length := int(binary.NativeEndian.Uint16(b))

@@ -11,11 +11,11 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// read returns what the kernel has of a table, and whether it has the table.
+// read returns the kernel's state of a table, and whether the table exists.
 func (s *socket) read(t *nft.Table) (nft.Found, bool, error) {
 	for tries := 0; ; tries++ {
 		f, there, err := s.readOnce(t)
-		// While somebody changes rules, a listing begins anew.
+		// If another program changed rules during the listing, start again.
 		if !errors.Is(err, errChanging) || tries == 5 {
 			return f, there, err
 		}
@@ -55,7 +55,7 @@ func (s *socket) readOnce(t *nft.Table) (f nft.Found, there bool, err error) {
 	for _, name := range t.Filled() {
 		set, _ := t.Set(name)
 		if f.Sets[name] != set.Mark() {
-			continue // not there, or of another kind
+			continue // the set does not exist or has another type
 		}
 		all := map[nft.Key]nft.Value{}
 		f.Elements[name] = all
@@ -88,7 +88,7 @@ func listing(kind uint16, t *nft.Table, table uint16) *message {
 	return m
 }
 
-// text is a text that the kernel has sent, without the zero at its end.
+// text returns a string of the kernel without its terminating zero.
 func text(b []byte) string {
 	if n := len(b); n > 0 && b[n-1] == 0 {
 		b = b[:n-1]
@@ -184,7 +184,7 @@ type reader struct {
 	family nft.Family
 	set    nft.Set
 	into   map[nft.Key]nft.Value
-	bounds []bound // of a set of ranges
+	bounds []bound // bounds of ranges, for a set of ranges
 }
 
 type bound struct {
@@ -232,7 +232,7 @@ func (r *reader) element(body []byte) {
 	r.into[k] = value
 }
 
-// value is what an element leads to.
+// value decodes the value of an element.
 func (r *reader) value(kind uint16, b []byte) (v nft.Value) {
 	switch {
 	case kind == unix.NFTA_DATA_VERDICT:
@@ -305,7 +305,7 @@ func (r *reader) key(b []byte) (k nft.Key, ok bool) {
 	return k, true
 }
 
-// finish makes ranges of their bounds.
+// finish pairs the bounds to ranges.
 func (r *reader) finish() {
 	slices.SortFunc(r.bounds, func(a, b bound) int {
 		if c := a.at.Compare(b.at); c != 0 {
@@ -314,7 +314,7 @@ func (r *reader) finish() {
 		if a.end == b.end {
 			return 0
 		}
-		if a.end { // one range ends where the next begins
+		if a.end { // a range ends before the next one begins
 			return -1
 		}
 		return 1

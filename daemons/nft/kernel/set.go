@@ -10,23 +10,23 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// The kernel's numbers for what a value is, which nft shows sets by.
+// These are type numbers of nft. nft uses them to print the elements of sets.
 const (
 	typeInteger = 4
 	typeIPv4    = 7
 	typeIPv6    = 8
 	typeProto   = 12
 	typePort    = 13
-	typeNumber  = 19 // that of marks, which nft can show
-	typeNote    = 23 // that of packets' priorities
-	typeBits    = 6  // of each, in the number of several
+	typeNumber  = 19 // nft's type for marks, which it can print
+	typeNote    = 23 // nft's type for packet priorities
+	typeBits    = 6  // bits per type in the number of a concatenated type
 	typeVerdict = 0xffffff00
 )
 
-// maxRemembered bounds a set that rules add to.
+// maxRemembered limits the size of a set to which rules add elements.
 const maxRemembered = 1 << 16
 
-// perMessage is how many bytes of elements go into one message: an attribute holds 64 KiB at most.
+// perMessage limits the bytes of elements in one message, because an attribute holds at most 64 KiB.
 const perMessage = 60 << 10
 
 func (b *batch) addressBytes() uint32 {
@@ -36,7 +36,7 @@ func (b *batch) addressBytes() uint32 {
 	return 4
 }
 
-// layout is the kernel's number for a key, and its bytes: every field begins a word.
+// layout returns the type number of a key and its length in bytes. Every field starts at a 32-bit boundary.
 func (b *batch) layout(key []nft.Field) (kind, length uint32) {
 	for _, f := range key {
 		kind <<= typeBits
@@ -100,7 +100,7 @@ func (b *batch) addSet(name string, s nft.Set) {
 	b.end()
 }
 
-// elements adds messages that put elements into a set or take them out; id is that of an anonymous set.
+// elements adds messages that add elements to a set or remove them. id identifies an anonymous set; 0 for a named one.
 func (b *batch) elements(kind uint16, set string, id uint32, s nft.Set, list []nft.Element) {
 	for len(list) > 0 {
 		b.begin(kind, unix.NLM_F_CREATE, b.family)
@@ -115,7 +115,7 @@ func (b *batch) elements(kind uint16, set string, id uint32, s nft.Set, list []n
 			list = list[1:]
 			b.element(b.key(s.Key, e.Key), s.To, e.Value, false)
 			if s.Ranges {
-				// A range ends before the first address after it. The last address of all needs no end.
+				// The end of a range is the first address after it. A range up to the highest address has no end.
 				if after := end(e.Key).Next(); after.IsValid() {
 					b.element(after.AsSlice(), nft.Nothing, nft.Value{}, true)
 				}
@@ -152,7 +152,7 @@ func (b *batch) element(key []byte, kind nft.Kind, v nft.Value, isEnd bool) {
 	b.shut(at)
 }
 
-// key returns a key as the kernel compares it.
+// key returns the kernel's form of a key.
 func (b *batch) key(fields []nft.Field, k nft.Key) (out []byte) {
 	for _, f := range fields {
 		switch f {
@@ -171,10 +171,10 @@ func (b *batch) key(fields []nft.Field, k nft.Key) (out []byte) {
 	return out
 }
 
-// Verdicts of the packet filter that have no name in package unix.
+// drop and accept are verdicts that have no name in package unix.
 const drop, accept = 0, 1
 
-// endpoint is an address with a port as the kernel has it in a register.
+// endpoint returns an address and port in the form of the kernel's registers.
 func endpoint(to netip.AddrPort) []byte {
 	return append(binary.BigEndian.AppendUint16(to.Addr().AsSlice(), to.Port()), 0, 0)
 }
@@ -196,7 +196,7 @@ func (b *batch) verdict(v nft.Verdict) {
 	b.shut(at)
 }
 
-// balance adds the anonymous maps that a rule's statements choose from, and returns the number of each.
+// balance adds the anonymous maps of a rule's statements. It returns the map's ID by the index of the statement.
 func (b *batch) balance(rule nft.Rule) (ids map[int]uint32, err error) {
 	for i, s := range rule {
 		var id uint32
@@ -230,7 +230,8 @@ func (b *batch) balance(rule nft.Rule) (ids map[int]uint32, err error) {
 	return ids, nil
 }
 
-// anonymousName is what the kernel makes a name of for a set that lives and goes with its rule.
+// anonymousName is the pattern from which the kernel makes the name of an anonymous set. Such a set is removed with its
+// rule.
 const anonymousName = "__map%d"
 
 func (b *batch) anonymous(data, length uint32) (id uint32) {
@@ -249,10 +250,10 @@ func (b *batch) anonymous(data, length uint32) (id uint32) {
 	return b.sets
 }
 
-// hostOrder tells nft how to show the numbers that an anonymous map is looked up by.
+// hostOrder is user data that makes nft print an anonymous map's keys in the correct byte order.
 var hostOrder = binary.NativeEndian.AppendUint32([]byte{0, 4}, 1)
 
-// indexed fills an anonymous map with n values, by their place counted from a number on.
+// indexed adds n elements to an anonymous map. The keys are the numbers from from on.
 func (b *batch) indexed(id, from uint32, n int, value func(i int)) {
 	for i := 0; i < n; {
 		b.begin(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, b.family)
@@ -273,15 +274,14 @@ func (b *batch) indexed(id, from uint32, n int, value func(i int)) {
 	}
 }
 
-// markType is the type of our note in what the kernel keeps beside rules and sets for programs; nft shows none of those
-// that it does not know.
+// markType is the type of the mark in the user data of rules and sets. nft ignores unknown types.
 const markType = 0x4d
 
 func userdata(mark uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{markType, 8}, mark)
 }
 
-// marked reads it back; 0 for what is not ours.
+// marked returns the mark in user data, or 0 if there is none.
 func marked(data []byte) uint64 {
 	for len(data) >= 2 && len(data) >= 2+int(data[1]) {
 		if data[0] == markType && data[1] == 8 {

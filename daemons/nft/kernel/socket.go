@@ -11,18 +11,19 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// socket speaks to the kernel's packet filter.
+// socket is a netlink socket to the kernel's packet filter.
 type socket struct {
 	fd     int
 	buffer []byte
 }
 
 const (
-	// sendBytes is room for one transaction with all rules of a large cluster.
+	// sendBytes is the size of the send buffer. It fits one transaction with all rules of a large cluster.
 	sendBytes = 128 << 20
-	// receiveBytes is room for what one transaction or a part of a listing is answered with.
+	// receiveBytes is the size of the receive buffer. It fits the responses to one transaction or to a part of a
+	// listing.
 	receiveBytes = 8 << 20
-	// answerTimeout bounds the wait for an answer. The kernel writes it before it returns from what was sent to it.
+	// answerTimeout limits the wait for a response. The kernel writes the response before the send call returns.
 	answerTimeout = 10 * time.Second
 )
 
@@ -52,7 +53,7 @@ func (s *socket) send(b []byte) error {
 	return nil
 }
 
-// receive calls with each message of one answer.
+// receive calls do for each message of one response.
 func (s *socket) receive(do func(kind uint16, flags uint16, seq uint32, body []byte) error) error {
 	n, _, err := unix.Recvfrom(s.fd, s.buffer, 0)
 	if err != nil {
@@ -78,7 +79,7 @@ func (s *socket) receive(do func(kind uint16, flags uint16, seq uint32, body []b
 	return nil
 }
 
-// failure is the error that a message of kind NLMSG_ERROR tells of, nil for a confirmation.
+// failure returns the error in a message of type NLMSG_ERROR, or nil for a confirmation.
 func failure(body []byte) error {
 	if len(body) < 4 {
 		return errors.New("an error that is not told")
@@ -89,7 +90,7 @@ func failure(body []byte) error {
 	return nil
 }
 
-// commit sends a transaction and waits until the kernel has done or refused all of it.
+// commit sends a transaction and waits until the kernel has applied or rejected it as a whole.
 func (s *socket) commit(b *batch) error {
 	if err := s.send(b.finish()); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (s *socket) commit(b *batch) error {
 	return nil
 }
 
-// list calls with the attributes of every object that the kernel has of what m asks for.
+// list calls do with the attributes of each object that the request m lists.
 func (s *socket) list(m *message, do func(body []byte)) error {
 	if err := s.send(m.bytes); err != nil {
 		return err
@@ -140,10 +141,10 @@ func (s *socket) list(m *message, do func(body []byte)) error {
 	return nil
 }
 
-// errChanging is when rules have changed while they were listed.
+// errChanging is returned if rules have changed during a listing.
 var errChanging = errors.New("the rules are being changed")
 
-// generation returns the number that the kernel raises with every transaction of anybody.
+// generation returns the generation of the kernel's ruleset, which increases with every transaction of any program.
 func (s *socket) generation() (id uint32, err error) {
 	var m message
 	m.begin(unix.NFT_MSG_GETGEN, 0, 0)
@@ -168,7 +169,7 @@ func (s *socket) generation() (id uint32, err error) {
 	return id, nil
 }
 
-// hooked reports whether the base chains have as many rules as they should.
+// hooked reports whether the base chains have the expected number of rules.
 func (s *socket) hooked(t *nft.Table) (bool, error) {
 	for _, name := range t.Hooked() {
 		rules := 0

@@ -11,12 +11,12 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// first is the first of the kernel's registers of one word each; keys of several fields are laid out from there on.
+// first is the first 32-bit register of the kernel. Keys with several fields occupy consecutive registers.
 const first = unix.NFT_REG32_00
 
-// Offsets in headers.
+// These are offsets in packet headers, in bytes, and a flag.
 const (
-	dport      = 2 // in every transport's
+	dport      = 2 // in all transport headers
 	saddr4     = 12
 	daddr4     = 16
 	saddr6     = 8
@@ -26,7 +26,7 @@ const (
 	masqRandom = 1 << 4 // NF_NAT_RANGE_PROTO_RANDOM_FULLY
 )
 
-// statement adds a statement as the kernel's expressions; id is the number of the anonymous map that it chooses from.
+// statement encodes a statement as kernel expressions. id identifies the anonymous map of the statement.
 func (b *batch) statement(s nft.Stmt, id uint32) error {
 	switch s := s.(type) {
 	case nft.From:
@@ -165,21 +165,21 @@ func (b *batch) statement(s nft.Stmt, id uint32) error {
 	return nil
 }
 
-// directionReply is the direction of packets that answer.
+// directionReply is the conntrack direction of responses.
 const directionReply = 1
 
-// What a connection can be, as bits.
+// These are bits of conntrack states.
 const (
 	stateEstablished = 1 << 1
 	stateRelated     = 1 << 2
 	stateNew         = 1 << 3
-	// statusTranslated is of its status: the destination is another than it was sent to.
+	// statusTranslated is the bit of the conntrack status that the destination was changed.
 	statusTranslated = 1 << 5
 )
 
-// notes is what noted numbers are counted from. They lie in the packet's priority, a word that nobody reads before the
-// packet leaves the machine; others' priorities are small. Nothing else of a packet holds a word without meaning
-// something, and nft cannot show rules in which a map is looked up by what another map has said.
+// notes is added to numbers that rules store in the packet's priority. Nothing reads the priority before the packet
+// leaves the machine, and other programs' priorities are small. All other fields that a rule can set have a meaning.
+// Using the result of one lookup as the key of another would need no field, but nft cannot print such rules.
 const notes = 0x4b500000
 
 func (b *batch) expression(name string, data func()) {
@@ -231,7 +231,7 @@ func (b *batch) load(base, offset, length, register uint32) {
 	})
 }
 
-// hopLimit returns the offset of the number of routers that a packet may still pass.
+// hopLimit returns the offset of the TTL or hop limit.
 func (b *batch) hopLimit() uint32 {
 	if b.family == nft.IPv6 {
 		return hopLimit6
@@ -247,7 +247,7 @@ func (b *batch) loadAddress(f nft.Field, register uint32) {
 	b.load(unix.NFT_PAYLOAD_NETWORK_HEADER, offset, b.addressBytes(), register)
 }
 
-// loadKey loads the fields of a set's key, one after the other, and returns the register after them.
+// loadKey loads the fields of a key into consecutive registers, and returns the next register.
 func (b *batch) loadKey(key []nft.Field) (register uint32) {
 	register = first
 	for _, f := range key {
@@ -315,7 +315,7 @@ func (b *batch) local(flag uint32) {
 	b.compare(unix.NFT_CMP_EQ, word(unix.RTN_LOCAL))
 }
 
-// astray finds no interface among those that lead to the sender and are the one by which the packet came.
+// astray matches if no route to the sender uses the interface by which the packet arrived.
 func (b *batch) astray() {
 	b.expression("fib", func() {
 		b.number(unix.NFTA_FIB_DREG, first)
@@ -352,7 +352,7 @@ func (b *batch) between(least, most []byte) {
 	})
 }
 
-// choose draws a number below n into a register.
+// choose loads a random number below n into a register.
 func (b *batch) choose(n int, into uint32) {
 	b.expression("numgen", func() {
 		b.number(unix.NFTA_NG_DREG, into)
@@ -368,7 +368,7 @@ func (b *batch) immediate(register uint32, value []byte) {
 	})
 }
 
-// dnat sends to the address and the port in the first registers.
+// dnat translates the destination to the address and port in the first registers.
 func (b *batch) dnat() {
 	b.expression("nat", func() {
 		b.number(unix.NFTA_NAT_TYPE, unix.NFT_NAT_DNAT)

@@ -1,4 +1,4 @@
-// Package flows has the kernel forget what it remembers of connections to endpoints that are gone, and of no others.
+// Package flows deletes the conntrack entries of connections to endpoints that are gone, and no others.
 package flows
 
 import (
@@ -8,11 +8,11 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// Delete has the kernel forget flows of UDP and SCTP to endpoints that are gone, and to services that had no endpoint:
-// their next packets are routed by the rules again. An association of SCTP is refused by the endpoint that then gets
-// it, and its client begins a new one. Of TCP it forgets connections to endpoints that are gone which were never
-// answered: for two minutes they would take a client that comes from the same port to where nobody is. Those that were
-// answered may end in peace.
+// Delete deletes conntrack entries of UDP and SCTP flows to removed endpoints, and to services that had no endpoint.
+// Their next packets then follow the current rules. An SCTP endpoint that gets packets of an unknown association
+// rejects them, and the client starts a new association. Delete also deletes TCP entries to removed endpoints that were
+// never answered. For two minutes, they would direct a client with the same port to a missing endpoint. Answered TCP
+// connections may end normally.
 func Delete(family nft.Family, g rules.Forget) error {
 	if g.Empty() {
 		return nil
@@ -30,17 +30,18 @@ func Delete(family nft.Family, g rules.Forget) error {
 	return remove(family, f.match)
 }
 
-// synSent is the kernel's number for a TCP connection that was asked for and not answered.
+// synSent is the kernel's number for a TCP connection that was requested but not answered.
 const synSent = 1
 
-// flows matches flows by where they were sent to and by who answers.
+// flows matches flows by their original destination and their endpoint.
 type flows struct {
 	left map[way]bool
-	all  map[way]bool // ways without an end: whoever answers
-	kept map[way]bool // but those that lead where they should, as after a restart
+	all  map[way]bool // ways with any endpoint
+	kept map[way]bool // exceptions of all: flows to current endpoints, for example after a restart
 }
 
-// way is from what a service's port is reached by to an endpoint. A node port is reached at any address.
+// way is the path from a service's address and port to an endpoint. A node port is reached at any address, so its
+// address is empty.
 type way struct {
 	proto   uint8
 	via, to netip.AddrPort
@@ -56,7 +57,7 @@ func (f *flows) ways(p rules.Port, to netip.AddrPort, into map[way]bool) {
 	}
 }
 
-// match reports whether a flow is to be forgotten.
+// match reports whether to delete a flow.
 func (f *flows) match(is flow) bool {
 	proto, via, to := is.proto, is.asked, is.answers
 	again := proto == nft.UDP || proto == nft.SCTP
@@ -64,7 +65,7 @@ func (f *flows) match(is flow) bool {
 		return false
 	}
 	port := netip.AddrPortFrom(netip.Addr{}, via.Port())
-	// A flow that the rules have sent elsewhere differs in where it went.
+	// If the rules have translated a flow, its endpoint differs from its destination.
 	if via != to && (f.left[way{proto, via, to}] || f.left[way{proto, port, to}]) {
 		return true
 	}

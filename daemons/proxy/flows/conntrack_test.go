@@ -8,7 +8,9 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// S07: a client that comes from a port from which an endpoint was asked that is gone is not sent after it.
+// A client that reuses a port with a flow to a removed endpoint is not directed to that endpoint.
+//
+// Proves S07.
 func TestWhichFlowsAreForgotten(t *testing.T) {
 	f := &flows{left: map[way]bool{}, all: map[way]bool{}}
 	for _, proto := range []uint8{nft.TCP, nft.UDP} {

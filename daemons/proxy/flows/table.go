@@ -13,18 +13,18 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// flow is one flow as the kernel remembers it. The netlink library reads ports of TCP and UDP alone.
+// flow is one conntrack entry. The netlink library only decodes the ports of TCP and UDP.
 type flow struct {
 	proto    uint8
-	asked    netip.AddrPort // where its first packet was sent to
-	answers  netip.AddrPort // who answers it
-	tcpState uint8          // 0 of other protocols
+	asked    netip.AddrPort // original destination
+	answers  netip.AddrPort // endpoint that responds
+	tcpState uint8          // 0 for other protocols
 }
 
-// attempts is how often the table is read anew because it changed too much while it was read.
+// attempts limits how often the table is read again because it changed too much during the listing.
 const attempts = 3
 
-// remove has the kernel forget the flows of a family that match.
+// remove deletes the matching flows of a family.
 func remove(family nft.Family, match func(flow) bool) error {
 	request := func(operation, flags int) *nl.NetlinkRequest {
 		r := nl.NewNetlinkRequest(netlink.ConntrackTable<<8|operation, flags)
@@ -50,8 +50,8 @@ func remove(family nft.Family, match func(flow) bool) error {
 			if f, ok := read(attributes); !ok || !match(f) {
 				continue
 			}
-			// The kernel compares its number of the flow, which is among the attributes: one that has come in its place
-			// stays.
+			// The kernel also compares the flow's ID, which is among the attributes. A new flow with the same addresses
+			// therefore stays.
 			r := request(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK)
 			r.AddRawData(attributes)
 			if _, err := r.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -65,7 +65,7 @@ func remove(family nft.Family, match func(flow) bool) error {
 	return errors.Join(failures...)
 }
 
-// read reads a flow from its attributes, and returns false for one that has no ports.
+// read decodes a flow from its attributes. It returns false if the flow has no ports.
 func read(b []byte) (f flow, ok bool) {
 	var from, to bool
 	each(b, func(kind uint16, value []byte) {
@@ -90,7 +90,7 @@ func read(b []byte) (f flow, ok bool) {
 	return f, from && to
 }
 
-// tuple reads one direction of a flow.
+// tuple decodes one direction of a flow.
 func tuple(b []byte) (proto uint8, source, destination netip.AddrPort, ok bool) {
 	var addresses [2]netip.Addr
 	var ports [2]uint16
@@ -126,7 +126,7 @@ func tuple(b []byte) (proto uint8, source, destination netip.AddrPort, ok bool) 
 	return proto, netip.AddrPortFrom(addresses[0], ports[0]), netip.AddrPortFrom(addresses[1], ports[1]), ok
 }
 
-// each calls do with the attributes that lie one after the other in b. What is cut off at the end is left out.
+// each calls do for each attribute in b. It ignores a truncated attribute at the end.
 func each(b []byte, do func(kind uint16, value []byte)) {
 	const header, nested = 4, unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER
 	for len(b) >= header {

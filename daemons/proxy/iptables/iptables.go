@@ -1,5 +1,5 @@
-// Package iptables puts chains of rules into the kernel by the machine's own iptables programs, of either kind. Only
-// chains that have changed are written, those of a table in one transaction. What the rules mean is proxy/rules'.
+// Package iptables writes chains of rules to the kernel by the machine's iptables programs, of either variant. It only
+// writes chains that have changed, in one transaction per table. Package proxy/rules defines the rules.
 package iptables
 
 import (
@@ -17,21 +17,20 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// deadline bounds one call of a program: tens of thousands of services take it some seconds.
+// deadline limits one call of a program. With tens of thousands of services it takes several seconds.
 const deadline = 2 * time.Minute
 
-// Tables is what the kernel has of a family's chains. It is not for several goroutines at once.
+// Tables writes the chains of one family. It is not safe for concurrent use.
 type Tables struct {
 	known bool
-	// spelled maps chains to how this machine's iptables prints them, where it uses other words than those it was
-	// given.
+	// spelled maps chains to how this machine's iptables prints them, if that differs from what was written.
 	spelled map[rules.Chain]spelling
 }
 
 type spelling struct{ ours, theirs string }
 
-// tables are those that have chains of ours, in the order in which they change: filter refuses packets before nat leads
-// them anywhere.
+// tables are the tables with the proxy's chains, in the order of writing. filter comes first, so that packets are
+// rejected before nat directs them anywhere.
 var tables = []string{"filter", "nat"}
 
 func program(f nft.Family, name string) string {
@@ -41,7 +40,7 @@ func program(f nft.Family, name string) string {
 	return "iptables" + name
 }
 
-// Missing are the programs of a family that the machine lacks.
+// Missing returns the iptables programs of a family that the machine lacks.
 func Missing(f nft.Family) (names []string) {
 	for _, name := range []string{"", "-save", "-restore"} {
 		if _, err := exec.LookPath(program(f, name)); err != nil {
@@ -51,7 +50,7 @@ func Missing(f nft.Family) (names []string) {
 	return names
 }
 
-// Older reports whether a family's programs are those of before nftables, whose rules stand in tables of their own.
+// Older reports whether a family's programs are legacy iptables, whose rules are in tables outside of nftables.
 func Older(f nft.Family) (bool, error) {
 	out, err := call(nil, program(f, ""), "-V")
 	return err == nil && !bytes.Contains(out, []byte("nf_tables")), err
@@ -72,8 +71,8 @@ func call(input []byte, name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// Apply makes the kernel's chains what they should be. The first time, and after a failure, what there is is read and
-// compared; afterwards only what has changed since is written. It returns in how many transactions.
+// Apply updates the kernel's chains. The first time, and after an error, it reads the kernel's chains and compares.
+// After that, it only writes what has changed. It returns the number of transactions.
 func (t *Tables) Apply(c *rules.Chains) (transactions int, err error) {
 	if !t.known {
 		return t.whole(c)
@@ -91,7 +90,7 @@ func (t *Tables) Apply(c *rules.Chains) (transactions int, err error) {
 	return transactions, nil
 }
 
-// whole compares everything, writes what differs, and learns how this machine's iptables spells what it was given.
+// whole compares all chains, writes the differences, and records how this machine's iptables prints what was written.
 func (t *Tables) whole(c *rules.Chains) (transactions int, err error) {
 	found, err := read(c.Family)
 	if err != nil {
@@ -127,8 +126,7 @@ func (t *Tables) whole(c *rules.Chains) (transactions int, err error) {
 	return transactions, nil
 }
 
-// differing returns the chains that are not as they should be, nil for those that should not be, and the jumps that are
-// not there.
+// differing returns the chains that differ, with nil for those to remove, and the missing jumps.
 func (t *Tables) differing(want, found map[rules.Chain][]string) (map[rules.Chain][]string, []rules.Jump) {
 	changed := map[rules.Chain][]string{}
 	for chain, lines := range want {
@@ -156,7 +154,7 @@ func (t *Tables) differing(want, found map[rules.Chain][]string) (map[rules.Chai
 	return changed, jumps
 }
 
-// read returns all chains of our tables with their rules.
+// read returns all chains of the tables with their rules.
 func read(f nft.Family) (map[rules.Chain][]string, error) {
 	found := map[rules.Chain][]string{}
 	for _, table := range tables {
@@ -179,12 +177,11 @@ func read(f nft.Family) (map[rules.Chain][]string, error) {
 	return found, nil
 }
 
-// piece is how many chains are written at a time when there are many: with all of them at once the time that it takes
-// grows by the square.
+// piece limits how many chains are written at once, because the time grows with the square of the number.
 const piece = 2000
 
-// restoreInPieces writes many chains, those first that others lead to, and last what is not service ports' own with
-// what goes.
+// restoreInPieces writes many chains in several transactions. A chain is written before the chains that jump to it. The
+// chains that belong to no service port, and the removals, come last.
 func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	rest := maps.Clone(changed)
 	for _, kinds := range [][]string{{"KUBE-MARK-"}, {"KUBE-SEP-"}, {"KUBE-SVC-", "KUBE-SVL-"}, {"KUBE-EXT-"},
@@ -223,9 +220,9 @@ func restoreInPieces(f nft.Family, changed map[rules.Chain][]string, jumps []rul
 	return transactions + n, err
 }
 
-// restore writes chains, nil for those that go, and puts jumps before what stands where they belong. It returns in how
-// many transactions; one that may change nothing, of empty chains that may have been empty, is not counted: who counts
-// takes another's for ours when there were fewer.
+// restore writes chains, removes those that are nil, and inserts jumps at the start of their chains. It returns the
+// number of transactions. It does not count one that might change nothing, because it flushes chains that may be empty:
+// an overestimate would hide another program's transaction.
 func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump) (transactions int, err error) {
 	var text bytes.Buffer
 	for _, table := range tables {
@@ -266,8 +263,8 @@ func restore(f nft.Family, changed map[rules.Chain][]string, jumps []rules.Jump)
 	return transactions, err
 }
 
-// Intact reports whether the kernel still has what was put there: with deep everything is compared, else whether a jump
-// still stands in each of the kernel's own chains, which tells of a table that was flushed.
+// Intact reports whether the kernel still has the chains. With deep, it compares everything. Otherwise it checks for a
+// jump in each built-in chain, which detects a flushed table.
 func (t *Tables) Intact(c *rules.Chains, deep bool) (bool, error) {
 	if !t.known {
 		return true, nil // the next Apply compares
@@ -283,7 +280,7 @@ func (t *Tables) Intact(c *rules.Chains, deep bool) (bool, error) {
 	seen := map[rules.Chain]bool{}
 	for _, j := range rules.Jumps {
 		if seen[j.From] {
-			continue // a flush takes all of a chain's
+			continue // a flush removes all rules of a chain, so one check is enough
 		}
 		seen[j.From] = true
 		if there, err := has(c.Family, j.From, j.Rule); err != nil || !there {
@@ -301,13 +298,13 @@ func has(f nft.Family, c rules.Chain, rule string) (bool, error) {
 	case err == nil:
 		return true, nil
 	case errors.As(err, &exit) && (exit.ExitCode() == 1 || exit.ExitCode() == 2):
-		// no such rule; a chain that it names is not there
+		// the rule does not exist, or a chain in it does not
 		return false, nil
 	}
 	return false, fmt.Errorf("look for a rule: %w", err)
 }
 
-// words splits a rule as a shell does, which knows quotes.
+// words splits a rule like a shell, with double quotes.
 func words(rule string) (list []string) {
 	for i, part := range strings.Split(rule, `"`) {
 		if i%2 == 1 {
@@ -319,13 +316,13 @@ func words(rule string) (list []string) {
 	return list
 }
 
-// Forget has the next Apply compare everything.
+// Forget makes the next Apply compare everything.
 func (t *Tables) Forget() { t.known = false }
 
-// Known reports whether the kernel had what it should when that was last applied.
+// Known reports whether the last Apply succeeded and Forget was not called since.
 func (t *Tables) Known() bool { return t.known }
 
-// Found reports whether a proxy of services has put chains there. A machine without iptables has none.
+// Found reports whether the kernel has chains of a service proxy. It returns false on a machine without iptables.
 func Found(f nft.Family) (bool, error) {
 	if len(Missing(f)) > 0 {
 		return false, nil
@@ -335,8 +332,7 @@ func Found(f nft.Family) (bool, error) {
 	return there, err
 }
 
-// Remove takes away what a proxy of services has put there, and leaves what is others'. A machine without iptables has
-// nothing of it.
+// Remove removes the chains of a service proxy and leaves all others. It does nothing on a machine without iptables.
 func Remove(f nft.Family) error {
 	if len(Missing(f)) > 0 {
 		return nil

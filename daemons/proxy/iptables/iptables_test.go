@@ -13,7 +13,7 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// port is a service port with all that a rule can be about, in a family.
+// port returns a service port that needs all types of rules.
 func port(f nft.Family) rules.Port {
 	p := rules.Port{
 		Namespace: "shop",
@@ -45,8 +45,10 @@ func port(f nft.Family) rules.Port {
 	return p
 }
 
-// S28: what is written is read back in the same words by both kinds of iptables, so that a restart writes nothing, a
-// flush is seen, and removing leaves what others have.
+// Both variants of iptables print chains as they were written. A restart therefore writes nothing, a flush is detected,
+// and removing leaves other programs' chains.
+//
+// Proves S28.
 func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
 	machine := rules.Machine{
 		Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")},
@@ -64,8 +66,8 @@ func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
 	}
 }
 
-// What is said to have been written in so many transactions was not written in fewer: another's would be taken for
-// ours, with its flush.
+// The returned number of transactions is never too large. Otherwise another program's flush would be taken for one of
+// our transactions.
 func TestNoMoreTransactionsAreSaidThanThereWereS28(t *testing.T) {
 	nat, filter := rules.Chain{
 		Table: "nat",
@@ -102,7 +104,9 @@ func TestNoMoreTransactionsAreSaidThanThereWereS28(t *testing.T) {
 	}
 }
 
-// S28: more chains than are written at once, of all kinds, which lead to each other.
+// More chains of all types, which jump to each other, than are written at once.
+//
+// Proves S28.
 func TestManyChainsAreWrittenInPiecesS28(t *testing.T) {
 	chains := rules.NewChains(
 		nft.IPv4,
@@ -208,7 +212,7 @@ func life(f nft.Family, m rules.Machine) error {
 	}
 	if _, err := call(nil, program(f, ""), "-A", "INPUT", "-p", "tcp", "-m", "tcp", "--dport", "22", "-j",
 		"ACCEPT"); err != nil {
-		return err // the flush took it
+		return err // the flush has removed it
 	}
 	if err := Remove(f); err != nil {
 		return err

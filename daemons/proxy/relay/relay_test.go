@@ -40,7 +40,7 @@ func TestEndpointsAreTakenInTurnS28(t *testing.T) {
 		next("10.0.0.3:80")
 	}
 	next("10.0.0.1:80")
-	w.Endpoints = endpoints("10.0.0.1:80", "10.0.0.3:80") // one goes: the next is not left out
+	w.Endpoints = endpoints("10.0.0.1:80", "10.0.0.3:80") // one is removed; the next one is not skipped
 	next("10.0.0.3:80")
 	if got, ok := turns.Next(w, client, map[netip.AddrPort]bool{w.Endpoints[0].To: true}); !ok ||
 		got != w.Endpoints[1].To {
@@ -54,7 +54,7 @@ func TestEndpointsAreTakenInTurnS28(t *testing.T) {
 	now = now.Add(9 * time.Second)
 	next("10.0.0.1:80")
 	now = now.Add(9 * time.Second)
-	next("10.0.0.1:80") // every connection counts
+	next("10.0.0.1:80") // every connection extends the affinity
 	now = now.Add(10 * time.Second)
 	next("10.0.0.3:80")
 	for i := range 2 * maxClients {
@@ -69,7 +69,7 @@ func TestEndpointsAreTakenInTurnS28(t *testing.T) {
 	}
 }
 
-// pipe is a client's and an endpoint's connection, with the proxy between them.
+// pipe returns a client's and an endpoint's connection with the proxy between them.
 func pipe(t *testing.T) (client, endpoint *net.TCPConn) {
 	t.Helper()
 	pair := func() (a, b *net.TCPConn) {
@@ -131,7 +131,7 @@ func TestNobodyReachesTheRelayButByAService(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
-	if c, err := net.Dial("tcp", ln.Addr().String()); err == nil { // it may be refused before it is known to be open
+	if c, err := net.Dial("tcp", ln.Addr().String()); err == nil { // it may be refused before it is accepted
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil {
@@ -144,7 +144,7 @@ func TestNobodyReachesTheRelayButByAService(t *testing.T) {
 	}
 }
 
-// A stranger is as many clients as he likes: one that is quiet costs little.
+// A single sender can create many flows, so an idle flow must cost little.
 func TestQuietFlowsCostLittle(t *testing.T) {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -179,7 +179,7 @@ func TestQuietFlowsCostLittle(t *testing.T) {
 		if err == nil {
 			_, err = pc.WriteTo([]byte("!"), from)
 		}
-		if err == nil { // the flow has had an answer, and waits for the next
+		if err == nil { // the flow has had a response and waits for the next
 			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 			_, err = c.Read(make([]byte, 10))
 		}
@@ -246,7 +246,7 @@ func TestPacketsAreAnsweredAndFlowsAreBoundS28(t *testing.T) {
 		t.Errorf("answered by %s and %s, then %s", a, b, ask(first))
 	}
 	now.Store(&[]string{b})
-	u.Keep(endpoints(b)) // the first one's endpoint goes: its next packet goes to another
+	u.Keep(endpoints(b)) // the first client's endpoint is removed, so its next packet goes to another
 	if got := ask(first); got != b {
 		t.Errorf("answered by %s", got)
 	}

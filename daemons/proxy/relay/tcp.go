@@ -17,13 +17,14 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// MaxConnections bounds the connections that are carried at a time. More are refused.
+// MaxConnections limits the concurrent connections. Further ones are refused.
 const MaxConnections = 32768
 
-// Waits for an endpoint to accept a connection, one after the other: a slow one is not the last that is tried.
+// dialWaits are the time limits of successive attempts to connect to an endpoint. A slow endpoint is tried again with
+// more time.
 var dialWaits = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// TCP carries connections that packet rules have led to a listener.
+// TCP forwards connections that packet rules have redirected to a listener.
 type TCP struct {
 	Listener *net.TCPListener
 	Resolve  func(client, to netip.AddrPort) (rules.Way, bool)
@@ -31,7 +32,7 @@ type TCP struct {
 	Log      *slog.Logger
 }
 
-// Serve carries connections until ctx ends, and ends them then.
+// Serve forwards connections until ctx ends, and then closes them.
 func (s *TCP) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.Listener.Close() })
 	defer stop()
@@ -49,7 +50,7 @@ func (s *TCP) Serve(ctx context.Context) error {
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept connections: %w", err)
-		case err != nil: // no more files: somebody has to end first
+		case err != nil: // out of file descriptors: wait until a connection ends
 			s.Log.Warn("accept connections for services", "error", err)
 			select {
 			case <-ctx.Done():
@@ -71,7 +72,7 @@ func (s *TCP) Serve(ctx context.Context) error {
 	}
 }
 
-// refuse ends a connection in a way that its client does not take for the end of an answer.
+// refuse resets a connection, so that its client does not mistake the end for a complete response.
 func refuse(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	c.Close()
@@ -127,8 +128,8 @@ func (s *TCP) dial(ctx context.Context, way rules.Way, client netip.Addr) (*net.
 	return nil, failure
 }
 
-// pass carries what one side sends to the other, and that it sends no more. An error of either side ends both; peers
-// that are dead are found by keep-alives.
+// pass copies from one connection to another, including the half-close. An error resets both. Keep-alives detect dead
+// peers.
 func pass(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err != nil {
@@ -139,7 +140,7 @@ func pass(to, from *net.TCPConn) {
 	_ = to.CloseWrite()
 }
 
-// meantFor is where a connection was sent to before rules led it here.
+// meantFor returns the destination of a connection before it was redirected.
 func meantFor(c *net.TCPConn) (to netip.AddrPort, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -149,7 +150,7 @@ func meantFor(c *net.TCPConn) (to netip.AddrPort, err error) {
 	var failure error
 	err = raw.Control(func(fd uintptr) {
 		if plain(local).Addr().Is4() {
-			// The kernel's struct sockaddr_in is as long as this one's address.
+			// The kernel's struct sockaddr_in fits into the address field of this type.
 			var in *unix.IPv6Mreq
 			if in, failure = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST); failure == nil {
 				to = netip.AddrPortFrom(
@@ -173,7 +174,7 @@ func meantFor(c *net.TCPConn) (to netip.AddrPort, err error) {
 	return to, nil
 }
 
-// plain is an address without the form in which sockets of both families write those of IPv4.
+// plain returns an IPv4-mapped IPv6 address, the form of dual-stack sockets, as an IPv4 address.
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }

@@ -1,5 +1,5 @@
-// Package relay carries connections of TCP and packets of UDP between clients and endpoints in the proxy's own process.
-// Endpoints get them in turn. What leads to it, and who may use it, are the packet rules' business.
+// Package relay forwards TCP connections and UDP packets between clients and endpoints in the proxy's process. It
+// selects endpoints in turn. Packet rules direct clients to it and restrict access.
 package relay
 
 import (
@@ -10,11 +10,10 @@ import (
 	"clusterctl/daemons/proxy/rules"
 )
 
-// maxClients bounds how many clients of a service port are remembered; the one that is found first makes room for
-// another.
+// maxClients limits the remembered clients of a service port. Beyond it, an arbitrary client is dropped.
 const maxClients = 16384
 
-// Turns hands out endpoints in turn, to clients that have been at one before that one while its service asks for it.
+// Turns selects endpoints in turn. With session affinity, a client keeps its endpoint.
 type Turns struct {
 	Now func() time.Time // nil means time.Now
 
@@ -39,8 +38,7 @@ func (t *Turns) now() time.Time {
 	return time.Now()
 }
 
-// Next returns the endpoint for a client's next connection: none of those that have failed it. False says that there is
-// none.
+// Next returns the endpoint for a client's next connection, except those in failed. It returns false if there is none.
 func (t *Turns) Next(w rules.Way, client netip.Addr, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +67,7 @@ func (t *Turns) Next(w rules.Way, client netip.Addr, failed map[netip.AddrPort]b
 	return to, ok
 }
 
-// after is the first endpoint behind the one that was last, in the order of addresses and from the beginning again.
+// after returns the endpoint that follows the last one in the order of addresses, wrapping around.
 func (s *turn) after(eps []rules.Endpoint, failed map[netip.AddrPort]bool) (netip.AddrPort, bool) {
 	var first, next netip.AddrPort
 	for _, e := range eps {
@@ -106,7 +104,7 @@ func (s *turn) remember(client netip.Addr, v visit) {
 	s.clients[client] = v
 }
 
-// Forget drops what is known of service ports that are gone.
+// Forget drops the state of service ports that were removed.
 func (t *Turns) Forget(keys ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// MaxFlows bounds the clients of one UDP port; the one that was quiet for longest makes room for another.
+	// MaxFlows limits the clients of one UDP port. Beyond it, the client that was idle longest is dropped.
 	MaxFlows = 4096
-	// quiet is after how long without a packet a client is forgotten, as the kernel forgets flows.
+	// quiet is how long a flow is kept without a packet, like the kernel's timeout.
 	quiet = 30 * time.Second
-	// largest is the largest packet of UDP.
+	// largest is the maximum size of a UDP packet, in bytes.
 	largest = 64 << 10
 )
 
-// UDP carries packets that rules have led to a socket of this machine.
+// UDP forwards packets that rules have redirected to a socket of this machine.
 type UDP struct {
 	way   func(client netip.Addr) (rules.Way, bool)
 	turns *Turns
@@ -33,19 +33,19 @@ type UDP struct {
 
 	mu    sync.Mutex
 	flows map[netip.AddrPort]*list.Element // by client
-	byAge list.List                        // of *flow, the quietest last
+	byAge list.List                        // of *flow, the longest idle last
 	ended bool
 	done  sync.WaitGroup
 }
 
-// flow is what one client sends, and what it is answered.
+// flow is the traffic between one client and its endpoint.
 type flow struct {
 	client, to netip.AddrPort
 	conn       *net.UDPConn
-	answerFrom []byte // control message: the address at which the client's packets came
+	answerFrom []byte // control message with the address at which the client's packets arrived
 }
 
-// ListenUDP opens a socket of a family, "udp4" or "udp6", and begins to carry.
+// ListenUDP opens a socket and starts forwarding. network is "udp4" or "udp6".
 func ListenUDP(
 	network string,
 	turns *Turns,
@@ -76,10 +76,10 @@ func ListenUDP(
 	return u, nil
 }
 
-// Port is the socket's.
+// Port returns the socket's port.
 func (u *UDP) Port() uint16 { return uint16(u.conn.LocalAddr().(*net.UDPAddr).Port) }
 
-// Close ends everything and waits for it.
+// Close closes the socket and all flows, and waits until their goroutines end.
 func (u *UDP) Close() {
 	u.conn.Close()
 	u.mu.Lock()
@@ -89,7 +89,7 @@ func (u *UDP) Close() {
 	u.done.Wait()
 }
 
-// Keep ends the flows to endpoints that are no longer among those.
+// Keep closes the flows to endpoints that are not in eps.
 func (u *UDP) Keep(eps []rules.Endpoint) {
 	still := make(map[netip.AddrPort]bool, len(eps))
 	for _, e := range eps {
@@ -104,7 +104,7 @@ func (u *UDP) Keep(eps []rules.Endpoint) {
 	}
 }
 
-// drop ends a flow; mu is held.
+// drop closes a flow. The caller holds mu.
 func (u *UDP) drop(e *list.Element) {
 	f := u.byAge.Remove(e).(*flow)
 	delete(u.flows, f.client)
@@ -119,15 +119,15 @@ func (u *UDP) read() {
 			return
 		}
 		if err != nil {
-			continue // of one packet
+			continue // the error concerns one packet
 		}
 		if f := u.flow(client, control[:c]); f != nil {
-			_, _ = f.conn.Write(packet[:n]) // packets may be lost
+			_, _ = f.conn.Write(packet[:n]) // UDP packets may be lost
 		}
 	}
 }
 
-// flow returns the flow of a client, nil when there is nobody to answer it.
+// flow returns the flow of a client, or nil if there is no endpoint.
 func (u *UDP) flow(client netip.AddrPort, control []byte) *flow {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -160,7 +160,7 @@ func (u *UDP) flow(client netip.AddrPort, control []byte) *flow {
 	return f
 }
 
-// answer carries what an endpoint sends back, until the flow ends or is quiet for long.
+// answer forwards an endpoint's packets to the client until the flow ends or times out.
 func (u *UDP) answer(f *flow) {
 	defer func() {
 		u.mu.Lock()
@@ -191,15 +191,15 @@ func (u *UDP) answer(f *flow) {
 			}
 			return true
 		}); err != nil || failed != nil || errors.Is(written, net.ErrClosed) {
-			return // nobody is there, nothing comes, or it was closed
+			return // the endpoint is unreachable, the flow timed out, or it was closed
 		}
 	}
 }
 
-// packets are memory for packets that have come. A flow has none while it waits: anybody can be thousands of clients.
+// packets is a pool of buffers. A waiting flow holds no buffer, because one sender can create thousands of flows.
 var packets = sync.Pool{New: func() any { return new([largest]byte) }}
 
-// source makes of the control message that a packet came with the one by which its answer leaves from the same address.
+// source converts the control message of a received packet into one that sends the response from the same address.
 func source(control []byte) []byte {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// TableName is the name of the proxy's tables: upstream's.
+// TableName is the name of the proxy's tables, the same as upstream's.
 const TableName = "kube-proxy"
 
-// Names of what is in the table whatever the services are.
+// These are the names of the sets and chains that exist in every table.
 const (
 	serviceMap  = "service-ips"
 	nodePortMap = "service-nodeports"
@@ -24,21 +24,21 @@ const (
 	refused     = "reject"
 )
 
-// Where the kernel enters.
+// These are the priorities of the base chains.
 const (
 	dstNAT    = -100
 	srcNAT    = 100
 	beforeNAT = -110
 )
 
-// What a proxy has besides that carries packets itself.
+// These are the names of the sets and chains that only userspace mode needs.
 const (
 	relaySet   = "relay-ports"
 	relayTCP   = "relay-tcp"
 	relayInput = "relay-input"
 )
 
-// markBit is the bit of a packet's mark that has it masqueraded: upstream's.
+// markBit is the bit of the packet mark that requests masquerading, the same as upstream's.
 const markBit = 0x4000
 
 var (
@@ -50,16 +50,16 @@ var (
 	toOne     = []nft.Field{nft.Destination, nft.Protocol, nft.Port, nft.Index}
 )
 
-// Machine is what rules depend on besides services.
+// Machine holds the inputs of the rules besides services.
 type Machine struct {
-	Pods      []netip.Prefix // networks of pods; what comes from elsewhere to a service address is masqueraded
-	NodePorts []netip.Prefix // where node ports answer; all of the machine's addresses when empty
+	Pods      []netip.Prefix // networks of pods; packets from elsewhere to a service address are masqueraded
+	NodePorts []netip.Prefix // networks of the addresses with node ports; if empty, all of the machine's addresses
 	// API lists the endpoints of the API servers. No Service can take them over: a machine whose packets to the API
 	// servers are translated could never learn that the Service was deleted.
 	API []netip.AddrPort
 }
 
-// of leaves what is of a family.
+// of returns the machine with only the networks of a family.
 func (m Machine) of(f nft.Family) Machine {
 	only := func(all []netip.Prefix) (some []netip.Prefix) {
 		for _, p := range all {
@@ -72,17 +72,16 @@ func (m Machine) of(f nft.Family) Machine {
 	return Machine{only(m.Pods), only(m.NodePorts), m.API}
 }
 
-// nowhere reports whether node ports answer at no address of a family.
+// nowhere reports whether no address of a family has node ports.
 func (m Machine) nowhere(f nft.Family) bool {
 	return len(m.NodePorts) > 0 && len(m.of(f).NodePorts) == 0
 }
 
-// base is the part of a family's table that does not depend on services. nowhere says that node ports answer at no
-// address of the family; relay is the port at which the proxy itself accepts TCP connections, 0 when the kernel carries
-// them.
+// base returns the part of a family's table that does not depend on services. nowhere means that no address of the
+// family has node ports. relay is the port at which the proxy accepts TCP connections, 0 if the kernel forwards them.
 func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 	jump := nft.Rule{nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: services}}}
-	// Connections that are open go on when their service has lost its last endpoint.
+	// Open connections continue when their service loses its last endpoint.
 	check := nft.Rule{nft.First{}, nft.Do{Verdict: nft.Verdict{Action: "jump", Chain: refuse}}}
 	loopback := loopback4
 	if f == nft.IPv6 {
@@ -117,7 +116,8 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 				Rules: []nft.Rule{jump},
 			},
 			"nat-output": {Hook: &nft.Hook{Type: "nat", Name: "output", Priority: dstNAT}, Rules: []nft.Rule{jump}},
-			// A pod that a service leads back to itself would get its own address as the client's, and answer itself.
+			// If a service directs a pod's packet back to the pod, the source must be masqueraded. Otherwise the pod
+			// would respond to itself.
 			"nat-postrouting": {Hook: &nft.Hook{Type: "nat", Name: "postrouting", Priority: srcNAT}, Rules: []nft.Rule{
 				{
 					nft.Marked{Bits: markBit},
@@ -148,8 +148,8 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 		addRelay(fragment, relay)
 	}
 	for i, name := range picks() {
-		// The number of endpoints and the list may be read from before and after a change. The first endpoint is in
-		// both, and is the fall-back.
+		// During a change, the count and the list of endpoints may be inconsistent. The first endpoint is in both lists
+		// and serves as the fallback.
 		fragment.Chains[name] = nft.Chain{Rules: append(
 			append([]nft.Rule{{nft.Unnote{}}}, outsiders(m)...),
 			nft.Rule{
@@ -161,10 +161,11 @@ func base(f nft.Family, m Machine, nowhere bool, relay uint16) *nft.Fragment {
 	return fragment
 }
 
-// maxListed is the largest number of endpoints that are chosen by maps alone. A service with more gets a chain.
+// maxListed is the largest number of endpoints that are selected by maps alone. A service with more endpoints gets its
+// own chain.
 const maxListed = 32
 
-// picks returns the names of the chains that choose among 1, 2, … maxListed endpoints.
+// picks returns the names of the chains that select among 1, 2, … maxListed endpoints.
 func picks() []string {
 	names := make([]string, maxListed)
 	for i := range names {
@@ -173,12 +174,12 @@ func picks() []string {
 	return names
 }
 
-// builder makes the fragment of one service.
+// builder builds the fragment of one service.
 type builder struct {
 	nft.Fragment
 	machine Machine
-	owns    func(nft.Key, *Port) bool // whether a destination leads to this service, and not to another
-	led     map[nft.Key]bool          // destinations that lead to a port of it already
+	owns    func(nft.Key, *Port) bool // reports whether a destination belongs to this service
+	led     map[nft.Key]bool          // destinations that already lead to one of its ports
 }
 
 func (b *builder) element(set string, e nft.Element) { b.Elements[set] = append(b.Elements[set], e) }
@@ -238,7 +239,7 @@ func (b *builder) add(p *Port) {
 	}
 }
 
-// endpoints adds what endpoints have of their own, whoever sends to them.
+// endpoints adds the rules of the endpoints that do not depend on the client.
 func (b *builder) endpoints(p *Port) {
 	for _, e := range p.used() {
 		if e.Local || e.Unknown {
@@ -260,7 +261,7 @@ func (b *builder) endpoints(p *Port) {
 	}
 }
 
-// list lists endpoints by number, for the chains that choose by that.
+// list adds endpoints by number, for the chains that select by number.
 func (b *builder) list(p *Port, eps []Endpoint) {
 	for i, e := range eps {
 		k := p.inner()
@@ -269,8 +270,8 @@ func (b *builder) list(p *Port, eps []Endpoint) {
 	}
 }
 
-// outsiders masquerades what comes to a service address from outside the pods' networks, so that the answer comes back
-// through here.
+// outsiders returns the rules that masquerade packets to a service address from outside the pod networks, so that the
+// responses pass this machine.
 func outsiders(m Machine) []nft.Rule {
 	if len(m.Pods) == 0 {
 		return nil
@@ -282,13 +283,14 @@ func outsiders(m Machine) []nft.Rule {
 	return []nft.Rule{append(rule, nft.Mark{Bits: markBit})}
 }
 
-// external returns the rules for what comes to a service from outside.
+// external returns the rules for packets to a port's external addresses.
 func (b *builder) external(p *Port) []nft.Rule {
 	rules := b.firewall(p)
 	if !p.ExternalLocal {
 		return append(append(rules, nft.Rule{nft.Mark{Bits: markBit}}), b.choose(p, p.Endpoints)...)
 	}
-	// Pods and the machine itself reach all endpoints; others only those that are here, with their own address kept.
+	// Pods and the machine itself reach all endpoints. Others only reach local endpoints, and keep their source
+	// address.
 	all := p.chain("all")
 	b.Chains[all] = nft.Chain{Rules: b.choose(p, p.Endpoints)}
 	everywhere := nft.Do{Verdict: nft.Verdict{Action: "goto", Chain: all}}
@@ -302,12 +304,12 @@ func (b *builder) external(p *Port) []nft.Rule {
 	return append(rules, b.choose(p, p.Here)...)
 }
 
-// firewall returns the rules that let through only who may use a load balancer's address.
+// firewall returns the rules that restrict the sources of packets to a load balancer address.
 func (b *builder) firewall(p *Port) (rules []nft.Rule) {
 	if !p.Limited {
 		return nil
 	}
-	// What is not allowed is dropped; from the machine itself it is always allowed.
+	// Packets from other sources are dropped. The machine itself is always allowed.
 	allow := p.chain("firewall")
 	var list []nft.Rule
 	for _, s := range p.Sources {
@@ -331,7 +333,7 @@ func (b *builder) firewall(p *Port) (rules []nft.Rule) {
 	return rules
 }
 
-// choose returns the rules that pick one of several endpoints.
+// choose returns the rules that select one of several endpoints.
 func (b *builder) choose(p *Port, eps []Endpoint) []nft.Rule {
 	if p.Affinity == 0 {
 		if len(eps) == 1 {
@@ -365,8 +367,8 @@ func endpointChain(p *Port, e Endpoint) string {
 	return fmt.Sprintf("%s__%s/%d", p.chain("endpoint"), e.To.Addr(), e.To.Port())
 }
 
-// affinity is the name of the set of an endpoint's clients. A set keeps its time as long as it lives, so that this is
-// in the name.
+// affinity returns the name of the set of an endpoint's clients. The name contains the timeout, because the timeout of
+// an existing set cannot be changed.
 func affinity(p *Port, e Endpoint) string {
 	return fmt.Sprintf("%s__%s/%d/%ds", p.chain("affinity"), e.To.Addr(), e.To.Port(), p.Affinity)
 }

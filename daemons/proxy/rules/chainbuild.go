@@ -9,8 +9,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// chainBuilder makes what one service has in iptables' chains: the same decisions as builder's, in rules that are tried
-// one by one.
+// chainBuilder builds the iptables rules of one service. It makes the same decisions as builder, in rules that are
+// evaluated one by one.
 type chainBuilder struct {
 	part
 	family  nft.Family
@@ -34,7 +34,7 @@ func (b *chainBuilder) mine(d nft.Key, p *Port) bool {
 
 func host(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
 
-// comment is the comment of a port's rule, as iptables-save writes it.
+// comment returns a rule's comment match for a port, in the notation of iptables-save.
 func comment(p *Port, more string) string {
 	name := p.Namespace + "/" + p.Service
 	if p.Name != "" {
@@ -43,7 +43,7 @@ func comment(p *Port, more string) string {
 	return fmt.Sprintf(`-m comment --comment "%s %s"`, name, more)
 }
 
-// to matches packets to an address and port, with a comment.
+// to returns a match of packets to an address and port, with a comment.
 func to(a netip.Addr, p *Port, about string) string {
 	return fmt.Sprintf("-d %s -p %s %s -m %s --dport %d", host(a), protocol(p), comment(p, about), protocol(p), p.Port)
 }
@@ -93,7 +93,7 @@ func (b *chainBuilder) add(p *Port) {
 	}
 }
 
-// empty refuses packets to a port that has no endpoint.
+// empty rejects packets to a port without endpoints.
 func (b *chainBuilder) empty(p *Port) {
 	const why = "has no endpoints"
 	if b.mine(p.inner(), p) {
@@ -109,7 +109,7 @@ func (b *chainBuilder) empty(p *Port) {
 	}
 }
 
-// atNodes adds a rule for a port's node port at each address where node ports answer.
+// atNodes adds a rule for a port's node port at each address that has node ports.
 func (b *chainBuilder) atNodes(p *Port, why, do string) {
 	if len(b.machine.NodePorts) == 0 {
 		b.line(
@@ -136,7 +136,7 @@ func (b *chainBuilder) atNodes(p *Port, why, do string) {
 	}
 }
 
-// outside adds what leads to a port from outside of the cluster, and reports whether anything does.
+// outside adds the rules for external addresses and node ports, and reports whether there are any.
 func (b *chainBuilder) outside(p *Port, cluster, local string) (any bool) {
 	external := hashed("EXT", p, "")
 	nobody := p.ExternalLocal && len(p.Here) == 0
@@ -173,7 +173,8 @@ func (b *chainBuilder) outside(p *Port, cluster, local string) (any bool) {
 		b.own[chain] = []string{comment(p, "external traffic") + " -j KUBE-MARK-MASQ", "-j " + cluster}
 		return true
 	}
-	// Pods and the machine itself reach all endpoints; others only those that are here, with their own address kept.
+	// Pods and the machine itself reach all endpoints. Others only reach local endpoints, and keep their source
+	// address.
 	var rules []string
 	for _, n := range b.machine.Pods {
 		rules = append(rules, fmt.Sprintf("-s %s %s -j %s", n, comment(p, "pod traffic"), cluster))
@@ -199,7 +200,8 @@ func limited(p *Port, ip netip.Addr) bool {
 	return false
 }
 
-// allowed lets through who may use a load balancer's address. What goes on untranslated is dropped by the filter.
+// allowed returns the rules that accept packets of allowed sources to a load balancer address. The filter table drops
+// other packets, which remain untranslated.
 func (b *chainBuilder) allowed(p *Port, external string) (rules []string) {
 	for _, n := range p.Sources {
 		if n.Bits() == 0 {
@@ -211,16 +213,15 @@ func (b *chainBuilder) allowed(p *Port, external string) (rules []string) {
 	return append(rules, comment(p, "loadbalancer IP")+" -m addrtype --src-type LOCAL -j "+external)
 }
 
-// choices adds a chain that picks one of several endpoints, each as likely as the others, but for clients that have
-// been at one before.
+// choices adds a chain that selects one of several endpoints with equal probability, except for clients with session
+// affinity.
 func (b *chainBuilder) choices(p *Port, name string, eps []Endpoint) {
 	chain := Chain{"nat", name}
 	if _, there := b.own[chain]; there {
 		return
 	}
 	var rules []string
-	// What comes to a service address from outside the pods' networks is masqueraded, so that the answer comes back
-	// through here.
+	// Masquerade packets to a service address from outside the pod networks, so that the responses pass this machine.
 	switch pods := b.machine.Pods; {
 	case len(pods) == 1:
 		rules = append(rules, fmt.Sprintf("! -s %s %s -j KUBE-MARK-MASQ", pods[0], to(p.ClusterIP, p, "cluster IP")))
@@ -260,7 +261,7 @@ func (b *chainBuilder) mask() string {
 	return "255.255.255.255"
 }
 
-// endpoint adds the chain that sends to an endpoint.
+// endpoint adds the chain that translates to an endpoint.
 func (b *chainBuilder) endpoint(p *Port, e Endpoint) {
 	name := hashed("SEP", p, e.To.String())
 	remember := ""
@@ -268,7 +269,8 @@ func (b *chainBuilder) endpoint(p *Port, e Endpoint) {
 		remember = fmt.Sprintf("-m recent --set --name %s --mask %s --rsource ", name, b.mask())
 	}
 	b.own[Chain{"nat", name}] = []string{
-		// A pod that a service leads back to itself would get its own address as the client's, and answer itself.
+		// If a service directs a pod's packet back to the pod, the source must be masqueraded. Otherwise the pod would
+		// respond to itself.
 		fmt.Sprintf("-s %s %s -j KUBE-MARK-MASQ", host(e.To.Addr()), comment(p, "hairpin")),
 		fmt.Sprintf(
 			"-p %s %s %s-m %s -j DNAT --to-destination %s",

@@ -11,13 +11,13 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Chain names a chain of iptables' by its table and its name.
+// Chain identifies an iptables chain by table and name.
 type Chain struct{ Table, Name string }
 
-// Entrance is the chain that leads to all others.
+// Entrance is the chain through which packets enter the other chains.
 var Entrance = Chain{"nat", "KUBE-SERVICES"}
 
-// Chains that are there whatever the services are, named as upstream names them.
+// These chains exist regardless of services. The names are upstream's.
 var (
 	natNodePorts   = Chain{"nat", "KUBE-NODEPORTS"}
 	natPostrouting = Chain{"nat", "KUBE-POSTROUTING"}
@@ -29,13 +29,14 @@ var (
 	filterLoopback = Chain{"filter", "KUBE-FIREWALL"}
 )
 
-// Jump is a rule of a chain of the kernel's own that leads to ours. It stands before what others have there.
+// Jump is a rule in a built-in chain that jumps to one of the proxy's chains. It comes before the rules of other
+// programs.
 type Jump struct {
 	From Chain
 	Rule string
 }
 
-// Jumps are what leads to the chains. Every rule is in the words in which iptables-save tells of it.
+// Jumps are the jumps to the chains. All rules are in the notation of iptables-save.
 var Jumps = []Jump{
 	{
 		Chain{"filter", "INPUT"},
@@ -75,7 +76,7 @@ var Jumps = []Jump{
 	{Chain{"nat", "POSTROUTING"}, `-m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING`},
 }
 
-// Proxied reports whether a chain is one that a proxy of services has made: whatever else there is belongs to others.
+// Proxied reports whether a chain was created by a service proxy. All others belong to other programs.
 func Proxied(c Chain) bool {
 	if slices.Contains(
 		[]Chain{
@@ -104,26 +105,26 @@ func Proxied(c Chain) bool {
 	return false
 }
 
-// Chains is a family's rules of all services as chains of iptables'. Most belong to one service port; some have lines
-// of many services. It is not for several goroutines at once.
+// Chains holds the iptables chains of one family for all services. Most chains belong to one service port; some have
+// lines of many services. It is not safe for concurrent use.
 type Chains struct {
 	Family nft.Family
 	claims
 	machine Machine
 	nowhere bool
 	parts   map[string]*part   // by service
-	own     map[Chain][]string // chains that are one service's alone
-	shared  map[Chain][]string // names of the services that have lines in a chain that is not theirs alone, sorted
-	dirty   map[Chain]bool     // what has changed since Done
+	own     map[Chain][]string // chains that belong to one service
+	shared  map[Chain][]string // sorted names of the services that have lines in a shared chain
+	dirty   map[Chain]bool     // chains that have changed since Done
 }
 
-// part is what one service has: chains of its own, and lines in others.
+// part is what one service has: its own chains, and lines in shared chains.
 type part struct {
 	own   map[Chain][]string
 	lines map[Chain][]string
 }
 
-// NewChains returns a family's chains of a machine without services.
+// NewChains returns a family's chains for a machine without services.
 func NewChains(f nft.Family, m Machine) *Chains {
 	c := &Chains{Family: f, claims: newClaims(m), machine: m.of(f),
 		nowhere: m.nowhere(
@@ -135,7 +136,7 @@ func NewChains(f nft.Family, m Machine) *Chains {
 	return c
 }
 
-// base is the chains that no service changes.
+// base returns the chains that do not depend on services.
 func (c *Chains) base() map[Chain][]string {
 	base := map[Chain][]string{
 		Entrance: nil, natNodePorts: nil, filterServices: nil, filterExternal: nil, filterFirewall: nil,
@@ -148,8 +149,7 @@ func (c *Chains) base() map[Chain][]string {
 		},
 	}
 	if c.Family == nft.IPv4 {
-		// Node ports answer at the machine's own loopback, for which the kernel routes such addresses: nobody else may
-		// use them.
+		// With node ports at 127.0.0.1, the kernel routes loopback addresses. Other machines must not use them.
 		base[filterLoopback] = []string{
 			`! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP`,
 		}
@@ -163,7 +163,7 @@ func (c *Chains) base() map[Chain][]string {
 	return base
 }
 
-// SetService gives a service other ports; none when it is gone.
+// SetService sets the ports of a service. ports is empty if the service was deleted.
 func (c *Chains) SetService(service string, ports []Port) error {
 	for _, name := range c.set(service, ports) {
 		b := &chainBuilder{
@@ -181,7 +181,7 @@ func (c *Chains) SetService(service string, ports []Port) error {
 	return nil
 }
 
-// take takes in what a service has now, and notes what that changes.
+// take stores the new part of a service, and records which chains changed.
 func (c *Chains) take(service string, is *part) {
 	was := c.parts[service]
 	if was == nil {
@@ -217,7 +217,7 @@ func (c *Chains) take(service string, is *part) {
 	}
 }
 
-// Changed are the chains that have changed since Done, as they are now; nil for one that is no more.
+// Changed returns the current content of the chains that have changed since Done, or nil for a removed chain.
 func (c *Chains) Changed() map[Chain][]string {
 	all := map[Chain][]string{}
 	if len(c.dirty) == 0 {
@@ -234,7 +234,7 @@ func (c *Chains) Changed() map[Chain][]string {
 	return all
 }
 
-// All are all chains.
+// All returns all chains.
 func (c *Chains) All() map[Chain][]string {
 	all := c.base()
 	for chain, lines := range all {
@@ -244,7 +244,7 @@ func (c *Chains) All() map[Chain][]string {
 	return all
 }
 
-// whole is a chain that is always there, with the lines of all services that have some in it. It is never nil.
+// whole returns a shared chain with the lines of all services. It is never nil.
 func (c *Chains) whole(chain Chain, lines []string) []string {
 	all := slices.Clone(lines)
 	for _, service := range c.shared[chain] {
@@ -259,7 +259,7 @@ func (c *Chains) whole(chain Chain, lines []string) []string {
 	return all
 }
 
-// nodePorts leads to node ports what no address of a service has led elsewhere.
+// nodePorts returns the jumps to the node ports, for packets that matched no service address.
 func (c *Chains) nodePorts() (rules []string) {
 	const to = `-m comment --comment "kubernetes service nodeports; NOTE: this must be the last rule in this chain" -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS`
 	switch {
@@ -275,10 +275,10 @@ func (c *Chains) nodePorts() (rules []string) {
 	return rules
 }
 
-// Done says that the kernel has the chains as they are now.
+// Done marks that the kernel has the current chains.
 func (c *Chains) Done() { clear(c.dirty) }
 
-// hashed is a chain of a service port's own, named as upstream names it.
+// hashed returns the name of a service port's own chain, as upstream names it.
 func hashed(kind string, p *Port, more string) string {
 	name := p.Namespace + "/" + p.Service
 	if p.Name != "" {

@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// backends sets the addresses behind a port: those that are ready or, when there is none, those that still serve while
-// they end; and the same of this machine alone.
+// backends sets the endpoints of a port: the ready ones or, if there are none, the terminating ones that still serve.
+// It also sets the same for this machine only.
 func (p *Port) backends(eps []*discoveryv1.EndpointSlice, sp *corev1.ServicePort, f nft.Family, at Place) {
 	ready, serving := map[netip.AddrPort]backend{}, map[netip.AddrPort]backend{}
 	var listed []netip.AddrPort

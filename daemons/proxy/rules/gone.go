@@ -39,7 +39,7 @@ func (g *Forget) Gone(have, want []Port) {
 	}
 }
 
-// FlowsTo returns the endpoints that the port's flows may stay with.
+// FlowsTo returns the endpoints with which the port's flows may stay.
 func (p *Port) FlowsTo() []netip.AddrPort {
 	if p.Proto == nft.SCTP {
 		return p.Listed()
@@ -51,8 +51,8 @@ func (p *Port) FlowsTo() []netip.AddrPort {
 	return list
 }
 
-// Forget lists connections that the kernel has to forget: those of Endpoints, and all flows to the ports of UDP and
-// SCTP in Services.
+// Forget lists the connections that the kernel must forget: those to Endpoints, and all flows to the UDP and SCTP ports
+// in Services.
 type Forget struct {
 	Endpoints []Left
 	Services  []Port

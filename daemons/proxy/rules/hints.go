@@ -7,14 +7,14 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// backend is what is known of an address behind a port.
+// backend is the state of an address behind a port.
 type backend struct {
 	local   bool // on this machine
-	unknown bool // nobody says where it is
+	unknown bool // its node is unknown
 	hints   *discoveryv1.EndpointHints
 }
 
-// nodes are the machines that a backend is hinted for.
+// nodes returns the nodes in a backend's hints.
 func (b backend) nodes() (names []string) {
 	if b.hints != nil {
 		for _, n := range b.hints.ForNodes {
@@ -24,7 +24,7 @@ func (b backend) nodes() (names []string) {
 	return names
 }
 
-// zones are the zones that a backend is hinted for.
+// zones returns the zones in a backend's hints.
 func (b backend) zones() (names []string) {
 	if b.hints != nil {
 		for _, z := range b.hints.ForZones {
@@ -60,8 +60,8 @@ func hinted(ready map[netip.AddrPort]backend, at Place) map[netip.AddrPort]backe
 	return ready
 }
 
-// hintedFor returns the backends whose names of one kind have ours among them, and whether every backend has such
-// names.
+// hintedFor returns the backends whose hints contain ours, and whether every backend has hints. names returns a
+// backend's hints of one kind.
 func hintedFor(
 	ready map[netip.AddrPort]backend,
 	names func(backend) []string,

@@ -10,8 +10,8 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// hintedSlice has endpoints as slice makes them, each with what it is hinted for after a colon: zone=a or node=me,
-// joined by commas.
+// hintedSlice returns endpoints as slice does. Each may be followed by a colon and its hints, zone=a or node=me,
+// separated by commas.
 func hintedSlice(endpoints ...string) *discoveryv1.EndpointSlice {
 	var addresses []string
 	for _, e := range endpoints {
@@ -80,8 +80,8 @@ func TestEndpointsThatAMachineUses(t *testing.T) {
 	}
 }
 
-// What comes from outside to a service that is local stays on the machine, whoever an endpoint is hinted for; and flows
-// to endpoints that others are to use from now on go on.
+// Hints do not affect external traffic to a service with a Local policy. Flows continue to endpoints that are now
+// hinted for other machines.
 func TestHintsTakeNothingFromLocalTrafficNorFromFlows(t *testing.T) {
 	local := service(
 		"web",
@@ -107,7 +107,7 @@ func TestHintsTakeNothingFromLocalTrafficNorFromFlows(t *testing.T) {
 	if forget.Gone(before, after); !forget.Empty() {
 		t.Errorf("flows to %v are forgotten", forget)
 	}
-	// One that was others' is gone for good later.
+	// An endpoint of other machines is removed later.
 	forget.Gone(after, ports("10.0.0.1!:zone=b", "10.0.0.2:zone=a"))
 	if len(forget.Endpoints) != 1 || forget.Endpoints[0].To.String() != "10.0.0.3:80" {
 		t.Errorf("flows to %v are forgotten", forget)

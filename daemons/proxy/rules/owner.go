@@ -22,14 +22,14 @@ func (p *Port) outer() []nft.Key {
 
 func (p *Port) atNode() nft.Key { return nft.Key{Protocol: p.Proto, Port: p.NodePort} }
 
-// Table is a family's table of services' rules, kept service by service.
+// Table is a family's table of service rules. It is updated service by service.
 type Table struct {
 	*nft.Table
 	claims
 	machine Machine
 }
 
-// NewTable returns a family's table of a machine without services.
+// NewTable returns a family's table for a machine without services.
 func NewTable(f nft.Family, m Machine) (*Table, error) {
 	only := m.of(f)
 	table, err := nft.NewTable(f, TableName, base(f, only, m.nowhere(f), 0))
@@ -39,12 +39,12 @@ func NewTable(f nft.Family, m Machine) (*Table, error) {
 	return &Table{Table: table, claims: newClaims(m), machine: only}, nil
 }
 
-// SetService gives a service other ports; none when it is gone. Another service changes with it only where both want
-// the same destination.
+// SetService sets the ports of a service. ports is empty if the service was deleted. It updates other services only if
+// they want the same destination.
 func (t *Table) SetService(service string, ports []Port) error {
 	names := t.set(service, ports)
 	if len(names) > 1 {
-		// A destination may move from one service to another: all give theirs up before any gets one.
+		// A destination may move from one service to another: remove all rules before adding any.
 		for _, name := range names {
 			if err := t.Put(name, nil); err != nil {
 				return err
@@ -72,16 +72,17 @@ func (t *Table) SetService(service string, ports []Port) error {
 	return nil
 }
 
-// claims has the ports of all services of a family, and decides which service gets a destination that several want.
+// claims holds the ports of all services of a family, and decides which service gets a destination that several want.
 //
-// A service's cluster IP is always its own, also when another service names it as an external IP: otherwise whoever may
-// write services could take the traffic of the API server or of DNS. An address that a load balancer gave, which is in
-// the service's status and is not chosen by its writer, comes before external IPs. Of two that want the same
-// destination the first by name gets it, even without endpoints.
+// A service's cluster IP always belongs to the service, even if another service has it as an external IP. Otherwise a
+// user who may write services could take the traffic of the API server or of DNS. Load balancer addresses take
+// precedence over external IPs, because they come from the service's status, which its author cannot set. If two
+// services want the same destination, the first by name gets it, even without endpoints.
 type claims struct {
 	ports map[string][]Port // by namespace/service
-	// wants has the services that want a destination, given those of them that a load balancer gave it to, own those
-	// whose cluster IP an address is, outside those that name it as an external IP. All names are sorted.
+	// wants maps a destination to the services that want it, and given to those of them that got it from a load
+	// balancer. own maps an address to the services with this cluster IP, and outside to those with it as an external
+	// IP. All names are sorted.
 	wants, given map[nft.Key][]string
 	own, outside map[netip.Addr][]string
 	api          []netip.AddrPort // endpoints that no Service can take over
@@ -92,10 +93,10 @@ func newClaims(m Machine) claims {
 		own: map[netip.Addr][]string{}, outside: map[netip.Addr][]string{}}
 }
 
-// Ports returns what a service has in the table.
+// Ports returns the ports of a service.
 func (t *claims) Ports(service string) []Port { return t.ports[service] }
 
-// All returns what all services have in the table, in no order.
+// All returns the ports of all services, in no order.
 func (t *claims) All() (all []Port) {
 	for _, ports := range t.ports {
 		all = append(all, ports...)
@@ -103,7 +104,7 @@ func (t *claims) All() (all []Port) {
 	return all
 }
 
-// set gives a service other ports and returns the names of all services that this concerns, sorted.
+// set sets the ports of a service. It returns the sorted names of all services whose rules may change.
 func (t *claims) set(service string, ports []Port) []string {
 	concerned := map[string]bool{service: true}
 	t.claim(service, t.ports[service], concerned, without)
@@ -132,7 +133,8 @@ func without(names []string, name string) []string {
 	return slices.Delete(slices.Clone(names), at, at+1)
 }
 
-// claim adds or removes a service's ports in the lists of who wants what, and notes which other services want the same.
+// claim adds a service's ports to the claims or removes them, and adds to concerned the other services that want the
+// same destinations.
 func (t *claims) claim(
 	service string,
 	ports []Port,
@@ -164,7 +166,7 @@ func (t *claims) claim(
 	}
 }
 
-// claimed changes the names of those who want a key, and returns the new list.
+// claimed changes the names of a key's services, and returns the new list.
 func claimed[K comparable](all map[K][]string, key K, service string, change func([]string, string) []string) []string {
 	list := change(all[key], service)
 	if len(list) == 0 {
@@ -175,7 +177,7 @@ func claimed[K comparable](all map[K][]string, key K, service string, change fun
 	return list
 }
 
-// owns reports whether a destination leads to a service.
+// owns reports whether a destination belongs to the port's service.
 func (t *claims) owns(d nft.Key, p *Port) bool {
 	if d.Protocol == nft.TCP && slices.Contains(t.api, netip.AddrPortFrom(d.Destination.First, d.Port)) {
 		return false
@@ -186,7 +188,7 @@ func (t *claims) owns(d nft.Key, p *Port) bool {
 	}
 	list := t.wants[d]
 	if ip := d.Destination.First; ip.IsValid() && ip == p.ClusterIP {
-		// A service that names the address as an external IP never takes it from the one whose cluster IP it is.
+		// A service with the address as an external IP never takes it from the service with this cluster IP.
 		list = slices.DeleteFunc(
 			slices.Clone(list),
 			func(name string) bool { _, own := slices.BinarySearch(t.own[ip], name); return !own },

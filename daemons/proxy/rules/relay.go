@@ -7,12 +7,12 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Relay is at which ports of this machine the proxy itself takes what is for a service port: what is sent to the
-// service's own address, and what is sent to others. 0 has the kernel carry it.
+// Relay holds the ports of this machine at which the proxy accepts packets for a service port: Inside for packets to
+// the cluster IP, Outside for other addresses. With 0, the kernel forwards the packets.
 type Relay struct{ Inside, Outside uint16 }
 
-// NewRelayTable returns a family's table of a machine whose proxy carries what it can itself: TCP by the port given,
-// and UDP by those of each service port.
+// NewRelayTable returns a family's table for userspace mode. The proxy accepts TCP at the port tcp, and UDP at the
+// Relay ports of each service port.
 func NewRelayTable(f nft.Family, m Machine, tcp uint16) (*Table, error) {
 	only := m.of(f)
 	table, err := nft.NewTable(f, TableName, base(f, only, m.nowhere(f), tcp))
@@ -22,8 +22,8 @@ func NewRelayTable(f nft.Family, m Machine, tcp uint16) (*Table, error) {
 	return &Table{Table: table, claims: newClaims(m), machine: only}, nil
 }
 
-// addRelay adds to what is always there. Nobody reaches the proxy's ports but by a service: whoever could, would be
-// past its rules.
+// addRelay adds the rules of userspace mode to the base. They reject packets that were sent directly to the proxy's
+// ports, because such packets would bypass the services' rules.
 func addRelay(f *nft.Fragment, tcp uint16) {
 	f.Sets[relaySet] = nft.Set{Key: toPort}
 	f.Elements = map[string][]nft.Element{relaySet: {{Key: nft.Key{Protocol: nft.TCP, Port: tcp}}}}
@@ -36,8 +36,8 @@ func addRelay(f *nft.Fragment, tcp uint16) {
 		}}}
 }
 
-// relay adds the rules of a port that the proxy itself carries. Who may use it and where nobody is are the kernel's to
-// decide.
+// relay adds the rules of a port that the proxy forwards. Access restrictions and ports without endpoints are still
+// handled by rules.
 func (b *builder) relay(p *Port, put func(string, nft.Key, nft.Value) bool) {
 	if p.InternalLocal && len(p.Here) == 0 {
 		put(emptyMap, p.inner(), nft.Goes("drop", ""))
@@ -74,7 +74,7 @@ func (b *builder) relay(p *Port, put func(string, nft.Key, nft.Value) bool) {
 	}
 }
 
-// relayTo is the chain that leads to a port of the proxy.
+// relayTo returns the chain that redirects to a port of the proxy.
 func (b *builder) relayTo(p *Port, port uint16, kind string) string {
 	if p.Proto == nft.TCP {
 		return relayTCP
@@ -91,15 +91,15 @@ func (b *builder) relayTo(p *Port, port uint16, kind string) string {
 	return name
 }
 
-// Way says to which endpoints the proxy may carry a connection.
+// Way states to which endpoints the proxy may forward a connection.
 type Way struct {
-	Key       string // of what is taken in turn
+	Key       string // identifies what is selected in turn
 	Endpoints []Endpoint
 	Affinity  int32 // seconds
 }
 
-// Leads returns the endpoints for what a client sent to a destination, or false when no service has that destination.
-// local tells whether an address, here the client's, is on this machine.
+// Leads returns the endpoints for a client and a destination. It returns false if the destination belongs to no
+// service. local reports whether an address belongs to this machine.
 func (t *Table) Leads(proto uint8, to netip.AddrPort, client netip.Addr, local func(netip.Addr) bool) (Way, bool) {
 	for _, d := range []nft.Key{{Destination: nft.One(to.Addr()), Protocol: proto, Port: to.Port()},
 		{Protocol: proto, Port: to.Port()}} {
@@ -119,7 +119,7 @@ func (p *Port) reachedBy(d nft.Key) bool {
 	return d == p.inner() || slices.Contains(p.outer(), d) || p.NodePort != 0 && d == p.atNode()
 }
 
-// WayOf returns the endpoints for a client of a port. inside says that it was reached by the service's cluster IP.
+// WayOf returns the endpoints of a port for a client. inside means that the client used the service's cluster IP.
 func (t *Table) WayOf(p *Port, inside bool, client netip.Addr, local func(netip.Addr) bool) Way {
 	w := Way{Key: p.Key(), Endpoints: p.Endpoints, Affinity: p.Affinity}
 	here := p.InternalLocal

@@ -32,8 +32,8 @@ func service(name, ip string, change func(*corev1.Service)) *corev1.Service {
 	return s
 }
 
-// slice makes an endpoint slice of addresses; one that ends in ! is on this node, in
-// ~ is ending but still serves, in - serves no more.
+// slice returns an EndpointSlice of addresses. The suffix ! means on this node, ~ means terminating but serving, and -
+// means not serving any more.
 func slice(port int32, addrs ...string) *discoveryv1.EndpointSlice {
 	name, proto, here, there := "http", corev1.ProtocolTCP, "me", "other"
 	s := &discoveryv1.EndpointSlice{
@@ -63,7 +63,7 @@ func slice(port int32, addrs ...string) *discoveryv1.EndpointSlice {
 
 var machine = Machine{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
-// tableOf is the rules of services that all have the same endpoints.
+// tableOf returns the rules of services that all have the same endpoints.
 func tableOf(t testing.TB, f nft.Family, all []*corev1.Service, eps []*discoveryv1.EndpointSlice) *Table {
 	t.Helper()
 	table, err := NewTable(f, machine)
@@ -147,7 +147,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// chainText is chains as iptables-save lists them.
+// chainText returns chains in the format of iptables-save.
 func chainText(c *Chains) string {
 	var b strings.Builder
 	all := c.All()
@@ -163,7 +163,7 @@ func chainText(c *Chains) string {
 	return b.String()
 }
 
-// Whatever comes after whatever, the table is the one that would be made anew, and nothing is refused.
+// After any sequence of changes, the table equals a newly built one, and no change is rejected.
 func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
 	drawn := func(t *rapid.T, name string) *corev1.Service {
 		return service(name, fmt.Sprintf("10.96.0.%d", rapid.IntRange(1, 3).Draw(t, "ip")), func(s *corev1.Service) {
@@ -262,8 +262,10 @@ func TestFlowsToForget(t *testing.T) {
 	}
 }
 
-// S28: an association of SCTP stays with an endpoint that is listed, ready or not, and with none that is gone. It is
-// forgotten as well when its port gets a first endpoint.
+// An SCTP association stays with an endpoint that is listed, ready or not, and is forgotten when the endpoint is
+// removed. It is also forgotten when its port gets a first endpoint.
+//
+// Proves S28.
 func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
 	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 	port := func(others []netip.AddrPort, eps ...string) []Port {
@@ -306,8 +308,10 @@ func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
 	}
 }
 
-// S12, S28: who may write services in one namespace chooses external addresses freely, and has the traffic of nobody
-// else's service by that.
+// A user who may write services in one namespace can choose external addresses freely, but cannot take the traffic of
+// another service.
+//
+// Proves S12, S28.
 func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 	address := func(text string) netip.Addr { return netip.MustParseAddr(text) }
 	backend := func(text string) []Endpoint { return []Endpoint{{To: netip.MustParseAddrPort(text)}} }
@@ -367,8 +371,10 @@ func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 	}
 }
 
-// S12, S28, S29: the address that a load balancer was given is not another's, who calls it an external one of his; with
-// and without endpoints, in all modes.
+// Another service cannot take a load balancer address by listing it as an external IP, with or without endpoints, in
+// all modes.
+//
+// Proves S12, S28, S29.
 func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 	at := netip.MustParseAddr("192.0.2.80")
 	victim := Port{
@@ -420,9 +426,8 @@ func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 	}
 }
 
-// Load balancers' addresses lead to their service, as those that are called external do, but for those that a load
-// balancer answers for itself. Source ranges are for the former alone, and there are no node ports where none were
-// allocated.
+// Load balancer addresses lead to their service like external IPs, except those with ipMode Proxy. Source ranges only
+// apply to load balancer addresses. Without allocated node ports there are none.
 func TestAddressesOfLoadBalancers(t *testing.T) {
 	vip, proxy := corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy
 	s := service("web", "10.96.0.7", func(s *corev1.Service) {
@@ -476,7 +481,9 @@ func TestServicesOfTheSecondFamily(t *testing.T) {
 }
 
 // TestNoServiceGetsTheEndpointsOfAPIServers checks that packets to the API servers are never translated. A machine that
-// cannot reach them would not learn that the Service was deleted. Proves S28.
+// cannot reach them would not learn that the Service was deleted.
+//
+// Proves S28.
 func TestNoServiceGetsTheEndpointsOfAPIServers(t *testing.T) {
 	m := Machine{Pods: machine.Pods, API: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"),
 		netip.MustParseAddrPort("[2001:db8::5]:80")}}

@@ -1,6 +1,6 @@
-// Package rules works out, from services and endpoints, the packet rules of one machine: a fragment of an nft.Table for
-// each service, which is worked out anew when the service or its endpoints change. Everything in it is a plain value;
-// nft/kernel puts tables into the kernel.
+// Package rules computes the packet rules of one machine from services and endpoints. Each service has a fragment of an
+// nft.Table, which is recomputed when the service or its endpoints change. All types are plain values; nft/kernel
+// writes tables to the kernel.
 package rules
 
 import (
@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/nft"
 )
 
-// Port is one port of one service in one family, with what stands behind it.
+// Port is one port of one service in one family, with its endpoints.
 type Port struct {
 	Namespace, Service, Name string
 	Proto                    uint8
@@ -26,28 +26,28 @@ type Port struct {
 	ClusterIP                netip.Addr
 	External                 []netip.Addr // external and load balancer addresses
 	Sources                  []netip.Prefix
-	Balanced                 []netip.Addr // those of External that are load balancer addresses
-	Limited                  bool         // nobody but Sources may use Balanced
+	Balanced                 []netip.Addr // the load balancer addresses in External
+	Limited                  bool         // only Sources may use Balanced
 	ExternalLocal            bool         // externalTrafficPolicy: Local
 	InternalLocal            bool         // internalTrafficPolicy: Local
 	Affinity                 int32
-	Endpoints                []Endpoint // sorted; those of the whole cluster that this machine is to use
-	// Serving are Endpoints and those that hints leave to other machines: flows to them go on.
+	Endpoints                []Endpoint // sorted; endpoints of the whole cluster that this machine should use
+	// Serving contains Endpoints, and those that hints leave to other machines. Flows to them continue.
 	Serving []Endpoint // sorted
-	// Here are those on this machine, for traffic that stays on it: when none of them is
-	// ready, those that still serve while they end, whatever there is elsewhere.
+	// Here contains the endpoints on this machine, for local traffic policies. If none of them is ready, it contains
+	// terminating ones that still serve, regardless of other machines.
 	Here []Endpoint
-	// Others are those that endpoint slices list and that nothing new is sent to: they are not ready, or end beside
-	// ready ones.
+	// Others contains listed endpoints that get no new connections: they are not ready, or terminate while others are
+	// ready.
 	Others []netip.AddrPort
-	// HealthPort is where load balancers ask whether this machine has endpoints; ReadyHere
-	// is how many, without those that are ending: no new traffic is to come for these.
+	// HealthPort is the health check port for load balancers. ReadyHere is the number of ready endpoints on this
+	// machine. It excludes terminating endpoints, which should get no new connections.
 	HealthPort uint16
 	ReadyHere  int
-	Relay      Relay // set by a proxy that carries packets itself
+	Relay      Relay // set in userspace mode
 }
 
-// used returns the endpoints that something may be sent to, sorted.
+// used returns the sorted endpoints that may get packets.
 func (p *Port) used() []Endpoint {
 	if !p.ExternalLocal && !p.InternalLocal {
 		return p.Endpoints
@@ -55,7 +55,7 @@ func (p *Port) used() []Endpoint {
 	return join(p.Endpoints, p.Here)
 }
 
-// Alive returns the endpoints that flows may go to, sorted: those that are used, and those that other machines use.
+// Alive returns the sorted endpoints to which flows may continue: those in use, and those that other machines use.
 func (p *Port) Alive() []Endpoint {
 	if len(p.Serving) <= len(p.Endpoints) {
 		return p.used()
@@ -63,7 +63,7 @@ func (p *Port) Alive() []Endpoint {
 	return join(p.Serving, p.Here)
 }
 
-// Listed returns the addresses of all endpoints that there are, in whatever condition they are.
+// Listed returns the addresses of all endpoints in any condition.
 func (p *Port) Listed() []netip.AddrPort {
 	list := slices.Clone(p.Others)
 	for _, e := range p.Alive() {
@@ -87,11 +87,11 @@ func join(list, more []Endpoint) []Endpoint {
 type Endpoint struct {
 	To    netip.AddrPort
 	Local bool // on this machine
-	// Unknown is when nobody says where it is: it may be on this machine.
+	// Unknown means that its node is unknown: it may be on this machine.
 	Unknown bool
 }
 
-// Key names a service port.
+// Key returns a name that identifies the service port.
 func (p *Port) Key() string {
 	name := p.Namespace + "/" + p.Service + "/" + strings.ToLower(string(word(p.Proto)))
 	if p.Name != "" {
@@ -100,7 +100,7 @@ func (p *Port) Key() string {
 	return name + "/" + fmt.Sprint(p.Port)
 }
 
-// chain returns a name that the kernel takes, for what belongs to a service port.
+// chain returns a valid chain or set name for a service port.
 func (p *Port) chain(kind string) string {
 	h := fnv.New64a()
 	h.Write([]byte(p.Key()))
@@ -108,17 +108,16 @@ func (p *Port) chain(kind string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// maxName leaves room for an endpoint's address in the 127 bytes that the kernel takes.
+// maxName limits the length of names. It leaves room for an endpoint's address within the kernel's limit of 127 bytes.
 const maxName = 75
 
-// Place is where a machine is.
+// Place is the location of a machine.
 type Place struct {
 	Node string
 	Zone string // may be empty
 }
 
-// Ports works out the ports of a service that a machine has rules for in a family. eps are all slices of the service's
-// endpoints.
+// Ports returns the ports of a service for which a machine has rules in a family. eps holds all slices of the service.
 func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at Place) []Port {
 	ip, ok := clusterIP(s, f)
 	if !ok || s.Spec.Type == corev1.ServiceTypeExternalName || s.Labels[proxyName] != "" {
@@ -151,10 +150,10 @@ func Ports(s *corev1.Service, eps []*discoveryv1.EndpointSlice, f nft.Family, at
 	return ports
 }
 
-// proxyName is the label of services that are another proxy's.
+// proxyName is the label of services that another proxy handles.
 const proxyName = "service.kubernetes.io/service-proxy-name"
 
-// outside sets the addresses outside of the cluster that lead to a port, and who may use them.
+// outside sets a port's external addresses, and the sources that may use them.
 func (p *Port) outside(s *corev1.Service, f nft.Family) {
 	for _, list := range [][]string{s.Spec.ExternalIPs, ingress(s)} {
 		for _, a := range list {
@@ -173,7 +172,7 @@ func (p *Port) outside(s *corev1.Service, f nft.Family) {
 	}
 	for _, r := range s.Spec.LoadBalancerSourceRanges {
 		if n, err := netip.ParsePrefix(strings.TrimSpace(r)); err == nil {
-			p.Limited = true // also where all that are allowed are of the other family
+			p.Limited = true // even if all allowed sources are of the other family
 			if of(n.Addr(), f) {
 				p.Sources = append(p.Sources, n.Masked())
 			}
@@ -181,7 +180,7 @@ func (p *Port) outside(s *corev1.Service, f nft.Family) {
 	}
 }
 
-// clusterIP is a service's own address of a family.
+// clusterIP returns a service's cluster IP of a family.
 func clusterIP(s *corev1.Service, f nft.Family) (netip.Addr, bool) {
 	list := s.Spec.ClusterIPs
 	if len(list) == 0 {

@@ -20,7 +20,8 @@ const (
 	Stopping = "STOPPING=1"
 )
 
-// socket is not connected, so that a service manager that was started again is reached as well.
+// socket is the notification socket. It is not connected, so that messages also reach a service manager that was
+// restarted.
 var socket = sync.OnceValues(func() (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

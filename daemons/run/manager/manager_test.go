@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// listen is a service manager.
+// listen starts a service manager.
 func listen(t *testing.T) *net.UnixConn {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -36,7 +36,7 @@ func read(t *testing.T, at *net.UnixConn) string {
 	return string(b[:n])
 }
 
-// The watchdog kills a process that it does not hear of. One without a file descriptor left is alive.
+// The watchdog kills a process that does not report. A process without free file descriptors can still report.
 func TestAProcessWithoutDescriptorsIsHeard(t *testing.T) {
 	at := listen(t)
 	if !There() {

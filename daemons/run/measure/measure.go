@@ -7,9 +7,9 @@ package measure
 import "github.com/prometheus/client_golang/prometheus"
 
 const (
-	// factor is how much wider one exponential bucket is than the one before, at most.
+	// factor is the maximum ratio between the widths of neighbouring exponential buckets.
 	factor = 1.1
-	// mostBuckets bounds the exponential buckets of a series. Beyond it they are made wider.
+	// mostBuckets is the maximum number of exponential buckets per series. Beyond it, buckets are merged.
 	mostBuckets = 160
 )
 

@@ -76,7 +76,7 @@ func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
 	}
 }
 
-// Histograms that are made otherwise have no native form.
+// Histograms that are created otherwise have no native form.
 func TestAllHistogramsAreMadeHere(t *testing.T) {
 	for _, root := range []string{"../..", "../../../cmd"} {
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

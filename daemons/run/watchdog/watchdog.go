@@ -47,18 +47,18 @@ func watch(ctx context.Context, period time.Duration, send func(message string),
 	}
 }
 
-// pace decides from how late a process runs how long systemd should wait for it.
+// pace computes from the process's delays how long systemd should wait for it.
 type pace struct {
-	usual, every time.Duration // systemd's patience by the unit, and how often the process reports
+	usual, every time.Duration // the unit's watchdog timeout, and the interval between reports
 	last         time.Time
-	late         time.Time // when it was last late; zero when it never was
+	late         time.Time // when a report was last late; zero if never
 	patient      bool
 }
 
 const (
-	reports = 4               // in the watchdog's period
-	more    = 6               // by how much systemd is asked to be more patient
-	calm    = 2 * time.Minute // without lateness, before it is no more
+	reports = 4               // per watchdog timeout
+	more    = 6               // factor by which a longer timeout is requested
+	calm    = 2 * time.Minute // time without delay after which the normal timeout is restored
 )
 
 func newPace(period time.Duration, now time.Time) *pace {

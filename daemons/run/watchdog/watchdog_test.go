@@ -11,7 +11,7 @@ import (
 
 const period = 20 * time.Second
 
-// heard runs a watchdog for some time, and returns what systemd hears and when.
+// heard runs a watchdog for some time, and returns the messages to systemd with their times.
 func heard(t *testing.T, during time.Duration,
 	live func(ctx context.Context, since time.Duration) error) (list []string) {
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAProcessThatIsLiveSaysSo(t *testing.T) {
 	}
 }
 
-// A process that wants CPU is late at first by little, then by more than the watchdog's period.
+// A process that is short of CPU is late by a little at first, then by more than the watchdog timeout.
 func TestAStarvedProcessIsWaitedFor(t *testing.T) {
 	starved := func(_ context.Context, since time.Duration) error {
 		switch {

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// About says which pods a term, constraint or workload is about: those of some namespaces that a selector selects.
-// Equal ones have the same id, and share their tables.
+// About selects pods by namespace and labels, for a term, a constraint or a workload. Equal selections have the same id
+// and share their tables.
 type About struct {
 	id         string
 	namespaces map[string]bool
-	namespaced labels.Selector // of namespaces' labels; nil: none
+	namespaced labels.Selector // selects namespaces by their labels; nil selects none
 	selector   labels.Selector
-	pin        label    // a label that every chosen pod has, if one is known
-	all        []*About // not nil: what all of these are about
+	pin        label    // a label that every selected pod has, if one is known
+	all        []*About // if not nil, the selection is the intersection of these
 }
 
 // label is a key and a value.
@@ -56,7 +56,7 @@ func newAbout(namespaces []string, namespaced, selector labels.Selector) *About 
 	return a
 }
 
-// together is what all of some are about.
+// together returns the intersection of selections.
 func together(all []*About) *About {
 	if len(all) == 1 {
 		return all[0]
@@ -71,8 +71,8 @@ func together(all []*About) *About {
 	return a
 }
 
-// about reads a term of a pod. The API server has added what the label keys say to the selector when the pod was
-// created; that stands when the pod's labels change later.
+// about reads an affinity term of a pod. At creation, the API server added matchLabelKeys to the selector. That
+// selector stays valid if the pod's labels change later.
 func about(pod *corev1.Pod, t *corev1.PodAffinityTerm) *About {
 	selector := selectorOf(t.LabelSelector)
 	for _, key := range t.MatchLabelKeys {
@@ -95,14 +95,14 @@ func about(pod *corev1.Pod, t *corev1.PodAffinityTerm) *About {
 	return newAbout(t.Namespaces, namespaced, selector)
 }
 
-// expressed says whether a selector has such an expression about a label.
+// expressed reports whether a selector has an expression with this key and operator.
 func expressed(s *metav1.LabelSelector, key string, operator metav1.LabelSelectorOperator) bool {
 	return s != nil && slices.ContainsFunc(s.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
 		return r.Key == key && r.Operator == operator
 	})
 }
 
-// also narrows a selector by the pod's own value of a label; a label that it lacks does not count.
+// also narrows a selector by the pod's value of a label. If the pod lacks the label, the selector stays unchanged.
 func also(s labels.Selector, pod *corev1.Pod, key string, operator selection.Operator) labels.Selector {
 	value, ok := pod.Labels[key]
 	if !ok {
@@ -115,7 +115,7 @@ func also(s labels.Selector, pod *corev1.Pod, key string, operator selection.Ope
 	return s.Add(*r)
 }
 
-// selectorOf reads a selector; one that cannot be read chooses nothing.
+// selectorOf compiles a selector. An invalid one selects nothing.
 func selectorOf(s *metav1.LabelSelector) labels.Selector {
 	out, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -124,7 +124,8 @@ func selectorOf(s *metav1.LabelSelector) labels.Selector {
 	return out
 }
 
-// chooses says whether it is about pods with these labels in this namespace, whose own labels are given.
+// chooses reports whether a selects pods with these labels in this namespace. namespaces holds the labels of the known
+// namespaces.
 func (a *About) chooses(namespace string, podLabels map[string]string, namespaces map[string]map[string]string) bool {
 	if a.all != nil {
 		for _, one := range a.all {
@@ -138,7 +139,7 @@ func (a *About) chooses(namespace string, podLabels map[string]string, namespace
 		if a.namespaced == nil {
 			return false
 		}
-		// A namespace that is not known is in no selection but that of all.
+		// An unknown namespace matches only an empty namespace selector.
 		if known, ok := namespaces[namespace]; !a.namespaced.Empty() &&
 			(!ok || !a.namespaced.Matches(labels.Set(known))) {
 			return false
@@ -147,7 +148,7 @@ func (a *About) chooses(namespace string, podLabels map[string]string, namespace
 	return a.selector.Matches(labels.Set(podLabels))
 }
 
-// byNamespace says whether namespaces' labels decide.
+// byNamespace reports whether the selection depends on labels of namespaces.
 func (a *About) byNamespace() bool {
 	return a.namespaced != nil && !a.namespaced.Empty() || slices.ContainsFunc(a.all, (*About).byNamespace)
 }

@@ -4,10 +4,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Attaching is what the drivers on a node say of it in its CSINode.
+// Attaching holds the drivers in a node's CSINode.
 type Attaching struct {
 	Drivers map[string]bool
-	Limits  map[string]int // of volumes by driver, as far as it says so
+	Limits  map[string]int // maximum number of volumes by driver, if the driver has a limit
 }
 
 func newAttaching(o *storagev1.CSINode) *Attaching {
@@ -21,16 +21,17 @@ func newAttaching(o *storagev1.CSINode) *Attaching {
 	return a
 }
 
-// Attaching is what drivers say of a node, nil while there is no CSINode.
+// Attaching returns the data of a node's CSINode, or nil if it has none.
 func (s *Storage) Attaching(node string) *Attaching { return s.nodes[node] }
 
-// Demands says whether a driver wants no pod with its volumes on nodes where it is not.
+// Demands reports whether a driver requires that pods with its volumes are scheduled only to nodes that have the
+// driver.
 func (s *Storage) Demands(driver string) bool {
 	d := s.drivers[driver]
 	return d != nil && d.Spec.PreventPodSchedulingIfMissing != nil && *d.Spec.PreventPodSchedulingIfMissing
 }
 
-// attached is of a VolumeAttachment what it takes of a driver's limit.
+// attached is the part of a VolumeAttachment that counts towards a driver's limit.
 type attached struct{ attacher, volume string }
 
 func (s *Storage) attach(o *storagev1.VolumeAttachment) {
@@ -45,7 +46,7 @@ func (s *Storage) attach(o *storagev1.VolumeAttachment) {
 	s.attached[o.Spec.NodeName][o.Name] = attached{o.Spec.Attacher, *volume}
 }
 
-// detach forgets an attachment; its node cannot change.
+// detach removes an attachment. Its node is immutable.
 func (s *Storage) detach(o *storagev1.VolumeAttachment) {
 	of := s.attached[o.Spec.NodeName]
 	if delete(of, o.Name); len(of) == 0 {
@@ -53,7 +54,7 @@ func (s *Storage) detach(o *storagev1.VolumeAttachment) {
 	}
 }
 
-// AttachedTo are the volumes that are attached to a node, whosever they are, and the driver of each.
+// AttachedTo adds the volumes that are attached to a node to into, for any pod, each with its driver.
 func (s *Storage) AttachedTo(node string, into map[string]string) {
 	for _, a := range s.attached[node] {
 		if pv := s.volumes[a.volume]; pv != nil && pv.Spec.CSI != nil {
@@ -62,8 +63,8 @@ func (s *Storage) AttachedTo(node string, into map[string]string) {
 	}
 }
 
-// Attached are the volumes of a pod that a driver attaches, and the driver of each. A claim without a volume stands for
-// one that its class's provisioner will make. Kubernetes' former own plugins are drivers on nodes that have a CSINode.
+// Attached adds the volumes of a pod that a driver attaches to into, each with its driver. A claim without a volume
+// counts as a volume of its class's provisioner. If migrated, in-tree volumes count as volumes of their CSI drivers.
 func (s *Storage) Attached(shape *Shape, migrated bool, into map[string]string) {
 	for _, v := range shape.Volumes {
 		claim := s.Claim(shape.namespace, v.Claim)

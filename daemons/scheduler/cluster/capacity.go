@@ -9,10 +9,10 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// Capacity is how much a driver can make of a class for some nodes, as a CSIStorageCapacity says.
+// Capacity is how much storage of a class a driver can provision for some nodes, according to a CSIStorageCapacity.
 type Capacity struct {
-	Total int64 // bytes; 0 when it says only how large one volume may be
-	most  int64 // bytes of one volume
+	Total int64 // bytes; 0 if only the maximum size of one volume is known
+	most  int64 // maximum size of one volume in bytes
 	nodes labels.Selector
 }
 
@@ -28,7 +28,7 @@ func (s *Storage) setCapacity(o *storagev1.CSIStorageCapacity) {
 		c.Total = o.Capacity.Value()
 		c.most = c.Total
 	}
-	if o.MaximumVolumeSize != nil { // says more
+	if o.MaximumVolumeSize != nil { // more precise
 		c.most = o.MaximumVolumeSize.Value()
 	}
 	if o.Capacity == nil && o.MaximumVolumeSize == nil {
@@ -40,7 +40,7 @@ func (s *Storage) setCapacity(o *storagev1.CSIStorageCapacity) {
 	s.capacities[o.StorageClassName][o.Namespace+"/"+o.Name] = c
 }
 
-// dropCapacity forgets an object; its class cannot change.
+// dropCapacity removes an object. Its class is immutable.
 func (s *Storage) dropCapacity(o *storagev1.CSIStorageCapacity) {
 	of := s.capacities[o.StorageClassName]
 	if delete(of, o.Namespace+"/"+o.Name); len(of) == 0 {
@@ -48,8 +48,8 @@ func (s *Storage) dropCapacity(o *storagev1.CSIStorageCapacity) {
 	}
 }
 
-// room says whether a driver has enough for a claim's volume on a node, and where it has the most of what is enough.
-// Drivers that do not want it to be asked for always have enough.
+// room reports whether a driver has enough capacity for a claim's volume on a node. It returns the largest sufficient
+// capacity. Drivers without storage capacity tracking always have enough.
 func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVolumeClaim, n *Node) (*Capacity, bool) {
 	want, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	driver := s.drivers[class.Provisioner]
@@ -65,11 +65,11 @@ func (s *Storage) room(class *storagev1.StorageClass, claim *corev1.PersistentVo
 	return best, best != nil
 }
 
-// ClassResource is what claims ask for of one class, and what there is of it.
+// ClassResource is what claims of one class request, and the capacity that they get, in bytes.
 type ClassResource struct{ Requested, Capacity int64 }
 
-// ByClass adds up decisions by class: volumes that are there, or else the room in which they are made, as far as it is
-// known.
+// ByClass sums up decisions by class. If existing volumes are used, it counts those. Otherwise it counts the known
+// capacity in which volumes are provisioned.
 func ByClass(decisions []Decision) map[string]ClassResource {
 	there, made := map[string]ClassResource{}, map[string]ClassResource{}
 	for _, d := range decisions {

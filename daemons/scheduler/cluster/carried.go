@@ -2,8 +2,7 @@ package cluster
 
 import "slices"
 
-// carried are equal terms of pods on nodes: where these are, and what the terms weigh there for pods that they are
-// about.
+// carried records equal terms of pods on nodes: the domains of these pods, and the weight of the terms there.
 type carried struct {
 	choice *choice
 	topo   *topology
@@ -11,14 +10,14 @@ type carried struct {
 	at     map[int32]weights // by domain
 }
 
-// weights are what terms demand: how often required anti-affinity, how often required affinity, and the sum of
-// preferences.
+// weights sums up terms: the number of required anti-affinity terms, the number of required affinity terms, and the sum
+// of preferences.
 type weights struct {
 	anti, affinity int32
 	preferred      int64
 }
 
-// carry is a term of a shape.
+// carry is a term of a shape with its weights.
 type carry struct {
 	Term
 	weights
@@ -69,10 +68,10 @@ func (k *carried) add(n *Node, w *weights, times int32) {
 	}
 }
 
-// Others is what pods on nodes demand of those of one shape.
+// Others holds the terms of pods on nodes that apply to pods of one shape.
 type Others struct{ list []*carried }
 
-// Others returns the terms of pods on nodes, and of those that are promised one, that are about a shape's pods.
+// Others returns the terms, of pods on nodes and of nominated pods, that select a shape's pods.
 func (c *Cluster) Others(s *Shape) Others {
 	k := c.holdKind(s)
 	defer c.releaseKind(k)
@@ -83,15 +82,15 @@ func (c *Cluster) Others(s *Shape) Others {
 	return o
 }
 
-// None says whether nobody demands anything.
+// None reports whether there are no terms.
 func (o Others) None() bool { return len(o.list) == 0 }
 
-// Moved says whether a node is in another domain of some demand than before.
+// Moved reports whether a node has changed its domain for one of the terms.
 func (o Others) Moved(n *Node, before *NodeObject) bool {
 	return slices.ContainsFunc(o.list, func(k *carried) bool { return n.Moved(before, k.topo.key) })
 }
 
-// Shun says whether a pod in a node's domain does not want the shape's pods there.
+// Shun reports whether a required anti-affinity term keeps the shape's pods out of a node's domain.
 func (o Others) Shun(n *Node) bool {
 	for _, k := range o.list {
 		if d := k.topo.of[n.Index]; d != noDomain && k.at[d].anti > 0 {
@@ -101,8 +100,8 @@ func (o Others) Shun(n *Node) bool {
 	return false
 }
 
-// Worth is what others would give to have the shape's pods on a node: the sum of their preferences, and affinity for
-// each that requires it.
+// Worth returns the score that the terms give to a node: the sum of their preferences, plus affinity for each required
+// affinity term.
 func (o Others) Worth(n *Node, affinity int64) int64 {
 	var sum int64
 	for _, k := range o.list {

@@ -1,9 +1,9 @@
-// Package cluster is what the scheduler knows of the cluster, kept so that placing a pod looks things up instead of
-// counting them: nodes with what is taken of them, and tables of how many pods of some choice are in each domain of a
-// topology. Events change the tables; what is only tried out (nominated pods, victims) is added to the same tables and
-// taken back.
+// Package cluster is the scheduler's model of the cluster. It holds the nodes with their used resources, and tables of
+// how many selected pods are in each topology domain. Scheduling a pod then looks up numbers instead of counting.
+// Events update the tables. Nominated pods and preemption victims are added or removed temporarily in the same tables.
 //
-// Which nodes will do is package plugin's; when to look is package scheduler's. A Cluster has no lock: its owner has.
+// Package plugin decides which nodes fit. Package scheduler decides when to schedule. A Cluster has no lock: its owner
+// must serialize access.
 package cluster
 
 import (
@@ -16,26 +16,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Cluster is the nodes, the pods on them, those that are promised a node, and the tables.
+// Cluster holds the nodes, the pods on them, the nominated pods, and the tables.
 type Cluster struct {
 	Storage *Storage
 	Devices *Devices
 
-	nodes    []*Node // by index; nil where a node was removed
+	nodes    []*Node // by index; nil for a removed node
 	free     []int   // indexes of removed nodes
 	byName   map[string]*Node
-	order    []*Node // for the search: zones take turns; nil when it must be made anew
+	order    []*Node // in search order, alternating between zones; nil if it must be rebuilt
 	images   map[string]int
-	advised  int // nodes with a taint that only advises against them
+	advised  int // nodes with a PreferNoSchedule taint
 	pods     map[types.UID]*Pod
-	strays   map[string]map[types.UID]*Pod // on nodes that are not known (yet)
+	strays   map[string]map[types.UID]*Pod // by node name: pods on nodes that are not known (yet)
 	promised map[types.UID]*Node
-	claims   map[string]int // pods on nodes that use a claim, by namespace/name
+	claims   map[string]int // by namespace/name: number of pods on nodes that use a claim
 
 	kinds      map[string]*kind
 	labelled   map[label]map[*kind]bool // kinds by each of their labels
 	choices    map[string]*choice
-	pinned     map[label]map[*choice]bool // choices by the label that they demand
+	pinned     map[label]map[*choice]bool // choices by their pin label
 	unpinned   map[*choice]bool
 	topologies map[string]*topology
 	classes    map[string]*nodeClass
@@ -61,20 +61,19 @@ func New() *Cluster {
 	}
 }
 
-// Len is how many nodes there are.
+// Len returns the number of nodes.
 func (c *Cluster) Len() int { return len(c.byName) }
 
-// Node returns a node by name, nil if it is not known.
+// Node returns a node by name, or nil.
 func (c *Cluster) Node(name string) *Node { return c.byName[name] }
 
-// Pod returns a pod that is on a node or assumed to be.
+// Pod returns a pod that is on a node or assumed to be, or nil.
 func (c *Cluster) Pod(uid types.UID) *Pod { return c.pods[uid] }
 
-// Pods returns the pods on nodes.
+// Pods returns the pods on nodes, including assumed ones.
 func (c *Cluster) Pods() iter.Seq[*Pod] { return maps.Values(c.pods) }
 
-// Nodes returns all nodes in the order in which they are looked at. Zones take turns, so that the first hundreds of
-// thousands are in all of them.
+// Nodes returns all nodes in search order. Zones alternate, so that the first part of the list covers all of them.
 func (c *Cluster) Nodes() []*Node {
 	if c.order == nil && len(c.byName) > 0 {
 		c.order = interleave(c.nodes)
@@ -108,8 +107,8 @@ func interleave(nodes []*Node) []*Node {
 	return order
 }
 
-// SetNode takes in what the API says of a node. It reports whether that may let a pod go there that could not before,
-// and what the node was if its pods may be in other domains now, or count for other constraints.
+// SetNode adds or updates a node. changed reports whether pods may fit that did not before. before is the previous
+// object if the node's pods may now be in other domains or count for other constraints.
 func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 	n := c.byName[node.Name]
 	if n == nil {
@@ -126,7 +125,7 @@ func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 	old := n.NodeObject
 	moved := !maps.Equal(old.Labels, node.Labels) || !sameTaints(old.Taints, node.Taints)
 	c.countObject(n, -1)
-	if moved { // its pods are in other domains, and may count for other constraints
+	if moved { // its pods change domains, or count for other constraints
 		pods := append([]*Pod(nil), n.Pods...)
 		for _, p := range pods {
 			c.count(p, n, -1)
@@ -150,7 +149,7 @@ func (c *Cluster) SetNode(node *NodeObject) (changed bool, before *NodeObject) {
 		!slices.Equal(old.Features, node.Features), nil
 }
 
-// place gives a node an index, and room in the tables.
+// place assigns a node an index and adds it to the tables.
 func (c *Cluster) place(n *Node) {
 	if last := len(c.free) - 1; last >= 0 {
 		n.Index, c.free = c.free[last], c.free[:last]
@@ -164,7 +163,7 @@ func (c *Cluster) place(n *Node) {
 	c.enterTables(n)
 }
 
-// DropNode forgets a node. Its pods wait for it to come back, or to be deleted.
+// DropNode removes a node. Its pods are retained until the node returns or they are deleted.
 func (c *Cluster) DropNode(name string) {
 	n := c.byName[name]
 	if n == nil {
@@ -200,13 +199,13 @@ func (c *Cluster) countObject(n *Node, times int) {
 	}
 }
 
-// Advised says whether any node has a taint that only advises against it.
+// Advised reports whether any node has a PreferNoSchedule taint.
 func (c *Cluster) Advised() bool { return c.advised > 0 }
 
-// HaveImage is on how many nodes an image is.
+// HaveImage returns the number of nodes that have an image.
 func (c *Cluster) HaveImage(name string) int { return c.images[name] }
 
-// SetPod counts a pod where the API shows it, instead of where it was assumed.
+// SetPod counts a pod on the node that the API shows, instead of the assumed one.
 func (c *Cluster) SetPod(p *Pod, node string) {
 	c.DropPod(p.UID)
 	c.pods[p.UID] = p
@@ -229,14 +228,14 @@ func (c *Cluster) Assume(p *Pod, n *Node) {
 	c.Add(&assumed, n)
 }
 
-// Forget takes back an assumed pod that was not bound after all.
+// Forget removes an assumed pod that could not be bound.
 func (c *Cluster) Forget(uid types.UID) {
 	if p := c.pods[uid]; p != nil && p.Assumed {
 		c.DropPod(uid)
 	}
 }
 
-// DropPod forgets a pod wherever it is counted or promised a place.
+// DropPod removes a pod and its nomination.
 func (c *Cluster) DropPod(uid types.UID) {
 	if n := c.promised[uid]; n != nil {
 		for _, p := range n.Nominated {
@@ -273,7 +272,8 @@ func (c *Cluster) stray(p *Pod, node string) {
 	c.strays[node][p.UID] = p
 }
 
-// Nominate promises a pod a node, against those of lower priority; "" takes the promise back.
+// Nominate records a pod's nominated node. An empty or unknown node removes the nomination. A pod that is on a node
+// gets no nomination.
 func (c *Cluster) Nominate(p *Pod, node string) {
 	if old := c.promised[p.UID]; old != nil {
 		delete(c.promised, p.UID)
@@ -297,7 +297,7 @@ func (c *Cluster) Nominate(p *Pod, node string) {
 	n.Nominated = append(n.Nominated[:len(n.Nominated):len(n.Nominated)], &promised)
 }
 
-// Add puts a pod on a node, for good or for a try.
+// Add adds a pod to a node, permanently or temporarily.
 func (c *Cluster) Add(p *Pod, n *Node) {
 	p.node, p.slot = n, len(n.Pods)
 	n.Pods = append(n.Pods, p)
@@ -311,7 +311,7 @@ func (c *Cluster) Add(p *Pod, n *Node) {
 	c.count(p, n, 1)
 }
 
-// Remove takes a pod off its node.
+// Remove removes a pod from its node.
 func (c *Cluster) Remove(p *Pod) {
 	n := p.node
 	last := len(n.Pods) - 1
@@ -332,36 +332,36 @@ func (c *Cluster) Remove(p *Pod) {
 	p.node, p.kind = nil, nil
 }
 
-// Hold keeps the tables of pods' terms while they are taken off their node for a try, until Release: who has looked
-// them up goes on reading the same ones.
+// Hold retains the tables of the pods' terms while the pods are temporarily removed, until Release. Callers that looked
+// the tables up can then continue to read them.
 func (c *Cluster) Hold(pods []*Pod) {
 	for _, p := range pods {
 		c.holdTerms(p)
 	}
 }
 
-// Release ends Hold.
+// Release reverts Hold.
 func (c *Cluster) Release(pods []*Pod) {
 	for _, p := range pods {
 		c.releaseTerms(p)
 	}
 }
 
-// ClaimInUse is how many pods on nodes use a claim.
+// ClaimInUse returns the number of pods on nodes that use a claim.
 func (c *Cluster) ClaimInUse(key string) int { return c.claims[key] }
 
-// OnNode is the node that a pod is on, nil if it is on none that is known.
+// OnNode returns the pod's node, or nil if it has none or the node is not known.
 func (p *Pod) OnNode() *Node { return p.node }
 
 const never = math.MaxInt64
 
-// Promised says whether a pod is promised a node.
+// Promised reports whether a pod has a nominated node.
 func (c *Cluster) Promised(uid types.UID) bool { return c.promised[uid] != nil }
 
-// PromisedNode is the node that a pod is promised, nil if it is promised none that is known.
+// PromisedNode returns a pod's nominated node. It returns nil if the pod has none, or if that node is not known.
 func (c *Cluster) PromisedNode(uid types.UID) *Node { return c.promised[uid] }
 
-// Replace puts what the API says of a pod now in the place of what it said before, if nothing that counts has changed.
+// Replace replaces a pod by its new state if nothing that the tables depend on has changed. It reports whether it did.
 func (c *Cluster) Replace(old, p *Pod) bool {
 	if old.Shape != p.Shape || old.Assumed || old.node == nil || old.node.Name != p.NodeName ||
 		!old.used.equal(p.used) ||

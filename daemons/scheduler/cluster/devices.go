@@ -11,34 +11,35 @@ import (
 	"clusterctl/daemons/scheduler/device"
 )
 
-// Devices is the claims of devices, their classes, and what drivers tell of devices. What has been decided for claims
-// and the API does not show yet is taken into account.
+// Devices holds the ResourceClaims, their classes, and the devices that drivers publish. It includes allocations that
+// are decided and that the API does not show yet.
 type Devices struct {
 	Catalog *device.Catalog
 	Use     *device.Use
 
 	claims   map[string]*resourcev1.ResourceClaim // by namespace/name
 	classes  map[string]*resourcev1.DeviceClass
-	extended map[corev1.ResourceName]*resourcev1.DeviceClass // by the extended resource that the class stands for
-	made     map[string]*resourcev1.ResourceClaim            // for pods' extended resources, by the pod's namespace/UID
-	assumed  map[types.UID]*assumed                          // by the claim's UID
+	extended map[corev1.ResourceName]*resourcev1.DeviceClass // by extended resource: its device class
+	// by the pod's namespace/UID: claims for extended resources
+	made     map[string]*resourcev1.ResourceClaim
+	assumed  map[types.UID]*assumed // by the claim's UID
 	compiled map[string]*expression.Device
 }
 
-// assumed is what a claim gets, in writing or written.
+// assumed is an allocation that is being written or was written.
 type assumed struct {
 	result  *resourcev1.AllocationResult
-	version string // of the claim with it; empty: in writing
-	doubt   bool   // the write may have been carried out or not
-	unseen  bool   // the claim was created here, and no watch has shown it yet
+	version string // of the claim after the write; empty while it is being written
+	doubt   bool   // the outcome of the write is unknown
+	unseen  bool   // the claim was created here, and the watch has not shown it yet
 }
 
-// PodClaim is a claim of devices that a pod names, or that is made for it from a template.
+// PodClaim is a ResourceClaim that a pod names, or that is created for the pod from a template.
 type PodClaim struct {
-	Name  string // in the pod
-	Claim string // the object's name; empty: there is none yet
-	Own   bool   // it is made for the pod
-	None  bool   // it turned out that none is needed
+	Name  string // name of the entry in the pod
+	Claim string // the object's name; empty if it does not exist yet
+	Own   bool   // it is created for the pod
+	None  bool   // no claim is needed
 }
 
 func newDevices() *Devices {
@@ -50,7 +51,7 @@ func newDevices() *Devices {
 	}
 }
 
-// Set takes in a claim, class, slice or rule.
+// Set adds or updates a claim, class, slice or rule.
 func (d *Devices) Set(obj any) {
 	switch o := obj.(type) {
 	case *resourcev1.ResourceClaim:
@@ -88,7 +89,7 @@ func (d *Devices) Set(obj any) {
 	}
 }
 
-// Drop forgets one of these.
+// Drop removes a claim, class, slice or rule.
 func (d *Devices) Drop(obj any) {
 	switch o := obj.(type) {
 	case *resourcev1.ResourceClaim:
@@ -111,18 +112,18 @@ func (d *Devices) Drop(obj any) {
 	}
 }
 
-// Claim returns a claim, nil if there is none.
+// Claim returns a claim, or nil.
 func (d *Devices) Claim(namespace, name string) *resourcev1.ResourceClaim {
 	return d.claims[namespace+"/"+name]
 }
 
-// Class returns a class, nil if there is none.
+// Class returns a class, or nil.
 func (d *Devices) Class(name string) *resourcev1.DeviceClass { return d.classes[name] }
 
-// compiledKept bounds the expressions that are kept compiled.
+// compiledKept is the maximum number of compiled expressions in the cache.
 const compiledKept = 1024
 
-// Compile compiles an expression once.
+// Compile compiles an expression, or returns it from the cache.
 func (d *Devices) Compile(text string) (*expression.Device, error) {
 	if known := d.compiled[text]; known != nil {
 		return known, nil
@@ -138,7 +139,7 @@ func (d *Devices) Compile(text string) (*expression.Device, error) {
 	return c, nil
 }
 
-// Assume counts what claims get before the API shows it.
+// Assume counts allocations before the API shows them.
 func (d *Devices) Assume(list []*device.Allocation) {
 	for _, a := range list {
 		d.forget(a.Claim.UID)
@@ -147,24 +148,24 @@ func (d *Devices) Assume(list []*device.Allocation) {
 	}
 }
 
-// Assumed says whether something is being written for a claim, or has been that the API does not show yet.
+// Assumed reports whether an allocation of a claim is being written, or was written and is not shown by the API yet.
 func (d *Devices) Assumed(claim *resourcev1.ResourceClaim) bool { return d.assumed[claim.UID] != nil }
 
-// Written keeps what a claim gets until the API shows it, or a later version without it.
+// Written retains a claim's allocation until the API shows it, or shows a later version without it.
 func (d *Devices) Written(claim *resourcev1.ResourceClaim) {
 	a := d.assumed[claim.UID]
 	if a == nil {
 		return
 	}
 	if a.version = claim.ResourceVersion; d.claims[claim.Namespace+"/"+claim.Name] != nil {
-		d.Set(d.claims[claim.Namespace+"/"+claim.Name]) // it may be that version
+		d.Set(d.claims[claim.Namespace+"/"+claim.Name]) // the present object may be that version
 	} else if !a.unseen {
 		d.forget(claim.UID)
 	}
 }
 
-// Doubt keeps what a claim gets although its write failed, since nobody knows whether it was carried out. It ends when
-// the API shows the claim with devices or gone, or with Disprove.
+// Doubt retains a claim's allocation although its write failed, since the write may have been carried out. The doubt
+// ends when the API shows the claim with an allocation or as deleted, or with Disprove.
 func (d *Devices) Doubt(claim *resourcev1.ResourceClaim) {
 	a := d.assumed[claim.UID]
 	if a == nil {
@@ -177,20 +178,20 @@ func (d *Devices) Doubt(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// Doubted says whether it is still unknown what became of the write of a claim.
+// Doubted reports whether the outcome of a claim's write is still unknown.
 func (d *Devices) Doubted(claim *resourcev1.ResourceClaim) bool {
 	a := d.assumed[claim.UID]
 	return a != nil && a.doubt && a.version == ""
 }
 
-// Disprove frees what a claim would have got: the write that was in doubt was not carried out.
+// Disprove releases the allocation of a claim whose write was in doubt and was not carried out.
 func (d *Devices) Disprove(claim *resourcev1.ResourceClaim) {
 	if d.Doubted(claim) {
 		d.forget(claim.UID)
 	}
 }
 
-// Release takes back what was not written after all. What is in doubt stays.
+// Release releases allocations that were not written. Those in doubt stay.
 func (d *Devices) Release(list []*device.Allocation) {
 	for _, a := range list {
 		if now := d.assumed[a.Claim.UID]; now != nil && now.version == "" && !now.doubt {
@@ -206,7 +207,7 @@ func (d *Devices) forget(uid types.UID) {
 	}
 }
 
-// podClaims reads the claims that a pod names, with the names of those that were made for it.
+// podClaims returns the claims that a pod names, and those that were created for it.
 func podClaims(pod *corev1.Pod) []PodClaim {
 	var out []PodClaim
 	for i := range pod.Spec.ResourceClaims {
@@ -229,5 +230,5 @@ func podClaims(pod *corev1.Pod) []PodClaim {
 	return out
 }
 
-// Object is the node as selectors see it: its name and its labels.
+// Object returns the node in the form that selectors need: its name and labels.
 func (n *NodeObject) Object() *corev1.Node { return n.match }

@@ -11,23 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Asker is a container that asks for extended resources, which some nodes have as an amount and others as devices of a
+// Asker is a container that requests extended resources. Some nodes may have these as amounts, others as devices of a
 // class.
 type Asker struct {
-	Index  int // among all containers, those that run first included
+	Index  int // position among all containers, including init containers
 	Name   string
-	Once   bool // it ends before the next container starts
+	Once   bool // an init container that ends before the next one starts
 	Wanted []Wanted
 }
 
-// Wanted is how much a container asks for of one extended resource.
+// Wanted is how much of an extended resource a container requests.
 type Wanted struct {
 	Resource corev1.ResourceName
-	Order    int // of the resource among all that the container asks for, by name
+	Order    int // position of the resource among all that the container requests, sorted by name
 	Count    int64
 }
 
-// Backable says whether devices of a class can stand in for a resource of this name.
+// Backable reports whether devices of a class can provide a resource of this name.
 func Backable(name corev1.ResourceName) bool {
 	domain, _, ok := strings.Cut(string(name), "/")
 	if strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) {
@@ -37,7 +37,7 @@ func Backable(name corev1.ResourceName) bool {
 		!strings.HasPrefix(domain, corev1.DefaultResourceRequestsPrefix)
 }
 
-// askers are the containers of a pod that ask for extended resources.
+// askers returns the containers of a pod that request extended resources.
 func askers(pod *corev1.Pod) []Asker {
 	var out []Asker
 	add := func(i int, c *corev1.Container, first bool) {
@@ -77,7 +77,7 @@ func asksForExtended(c *corev1.Container) bool {
 	return false
 }
 
-// ClassFor returns the class whose devices stand in for an extended resource, nil if there is none.
+// ClassFor returns the class whose devices provide an extended resource, or nil.
 func (d *Devices) ClassFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	if class, ok := strings.CutPrefix(string(name), resourcev1.ResourceDeviceClassPrefix); ok {
 		return d.classes[class]
@@ -85,8 +85,7 @@ func (d *Devices) ClassFor(name corev1.ResourceName) *resourcev1.DeviceClass {
 	return d.extended[name]
 }
 
-// nameClasses works out which class each extended resource means: of several the latest, of equally old ones the first
-// by name.
+// nameClasses maps each extended resource to its class: of several, the newest one, and of those the first by name.
 func (d *Devices) nameClasses() {
 	clear(d.extended)
 	for _, name := range slices.Sorted(maps.Keys(d.classes)) {
@@ -101,13 +100,15 @@ func (d *Devices) nameClasses() {
 	}
 }
 
-// Made returns the claim that was made for a pod's extended resources, nil if there is none. A claim of another
-// namespace is none, whatever pod it names: who may write claims there would keep pods of others from being placed.
+// Made returns the claim that was created for a pod's extended resources, or nil. Claims in other namespaces do not
+// count, even if they name the pod. Otherwise users with write access there could keep other users' pods from being
+// scheduled.
 func (d *Devices) Made(pod *Pod) *resourcev1.ResourceClaim {
 	return d.made[pod.Namespace+"/"+string(pod.UID)]
 }
 
-// madeFor returns namespace/UID of the pod for whose extended resources a claim was made, "" for other claims.
+// madeFor returns the namespace/UID of the pod for whose extended resources a claim was created. It returns "" for
+// other claims.
 func madeFor(c *resourcev1.ResourceClaim) string {
 	owner := metav1.GetControllerOfNoCopy(c)
 	if owner == nil || owner.Kind != "Pod" || c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
@@ -116,8 +117,8 @@ func madeFor(c *resourcev1.ResourceClaim) string {
 	return c.Namespace + "/" + string(owner.UID)
 }
 
-// Created says that a claim which was decided on before there was an object for it is there now, under another UID.
-// What it gets stays counted until the API has shown it.
+// Created records that the object for an assumed claim was created, under another UID. Its allocation counts until the
+// API shows the object.
 func (d *Devices) Created(before types.UID, claim *resourcev1.ResourceClaim) {
 	if a := d.assumed[before]; a != nil {
 		delete(d.assumed, before)
@@ -126,11 +127,11 @@ func (d *Devices) Created(before types.UID, claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// Unseen says whether a claim that was created here has not been shown yet.
+// Unseen reports whether a claim that was created here has not been shown by the API yet.
 func (d *Devices) Unseen(claim *resourcev1.ResourceClaim) bool {
 	a := d.assumed[claim.UID]
 	return a != nil && a.unseen
 }
 
-// Gone frees what a claim would have got that was created here, and that the API has no more.
+// Gone releases the allocation of a claim that was created here and no longer exists.
 func (d *Devices) Gone(claim *resourcev1.ResourceClaim) { d.forget(claim.UID) }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Whoever may write claims in a namespace says in them for which pod they are. That concerns no pods of other
-// namespaces: one for which there is a claim already is not placed, and the claim is deleted.
+// A user who may write claims in a namespace can name any pod in them. Such a claim must not affect pods in other
+// namespaces, since it would keep them from being scheduled.
 func TestAClaimForExtendedResourcesIsForPodsOfItsNamespaceAlone(t *testing.T) {
 	claim := func(namespace string) *resourcev1.ResourceClaim {
 		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "c", UID: "of-claim",

@@ -8,16 +8,16 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 )
 
-// infos saves an allocation for each pod that is read.
+// infos avoids an allocation for each pod.
 var infos = sync.Pool{New: func() any { return &types.PodInfo{} }}
 
-// features are the names of what a pod needs that a node's kubelet may lack, as Kubernetes' releases know it.
+// features returns the kubelet features that a pod needs and that a node may lack, by upstream's names.
 func features(pod *corev1.Pod) (names []string) {
 	info := infos.Get().(*types.PodInfo)
 	info.Spec = &pod.Spec
 	for _, f := range known.AllFeatures {
 		if f.MaxVersion() == nil &&
-			f.InferForScheduling(info) { // a feature with a last version is in all kubelets after it
+			f.InferForScheduling(info) { // all kubelets after a feature's last version have it
 			names = append(names, f.Name())
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The CSI drivers that have taken over from Kubernetes' own plugins.
+// CSI drivers that have replaced in-tree plugins.
 const (
 	ebs      = "ebs.csi.aws.com"
 	gcePD    = "pd.csi.storage.gke.io"
@@ -15,20 +15,20 @@ const (
 	portworx = "pxd.portworx.com"
 )
 
-// successors are those drivers by the provisioners of old classes.
+// successors maps provisioners of in-tree plugins to their CSI drivers.
 var successors = map[string]string{
 	"kubernetes.io/aws-ebs": ebs, "kubernetes.io/gce-pd": gcePD, "kubernetes.io/azure-disk": azure,
 	"kubernetes.io/cinder": cinder, "kubernetes.io/portworx-volume": portworx,
 }
 
-// former is a volume of a former plugin as its driver names it. The zero value is none.
+// former is an in-tree volume by its CSI driver and handle. The zero value means none.
 type former struct{ Driver, handle string }
 
 func (f former) key() string { return f.Driver + "/" + f.handle }
 
 const unspecified = "UNSPECIFIED"
 
-// formerVolume reads the source of a PersistentVolume.
+// formerVolume returns the in-tree volume of a PersistentVolume.
 func formerVolume(pv *corev1.PersistentVolume) former {
 	s := &pv.Spec.PersistentVolumeSource
 	zones := pv.Labels[corev1.LabelTopologyZone]
@@ -41,7 +41,7 @@ func formerVolume(pv *corev1.PersistentVolume) former {
 	return formerDisk(s.AWSElasticBlockStore, s.GCEPersistentDisk, s.AzureDisk, s.PortworxVolume, zones)
 }
 
-// formerInline reads a volume of a pod.
+// formerInline returns the in-tree volume of a pod's volume.
 func formerInline(v *corev1.Volume) former {
 	if v.Cinder != nil {
 		return former{cinder, v.Cinder.VolumeID}
@@ -59,7 +59,7 @@ func formerDisk(
 	switch {
 	case aws != nil:
 		id := aws.VolumeID
-		if strings.HasPrefix(id, "aws://") { // aws://zone/vol-…
+		if strings.HasPrefix(id, "aws://") { // the form is aws://zone/vol-…
 			id = id[strings.LastIndex(id, "/")+1:]
 		}
 		if !strings.HasPrefix(id, "vol-") {
@@ -76,7 +76,7 @@ func formerDisk(
 	return former{}
 }
 
-// gcePlace is the zone of a disk, or the region of one that is in several zones.
+// gcePlace returns the zone of a disk, or the region of a disk in several zones.
 func gcePlace(zones string) string {
 	first, _, several := strings.Cut(zones, "__")
 	switch cut := strings.LastIndex(first, "-"); {
@@ -88,7 +88,7 @@ func gcePlace(zones string) string {
 	return "zones/" + first
 }
 
-// Disk is a volume of a pod that not all pods of a node can have at the same time.
+// Disk is an in-tree volume that several pods of a node cannot always share.
 type Disk struct {
 	gce   *corev1.GCEPersistentDiskVolumeSource
 	aws   *corev1.AWSElasticBlockStoreVolumeSource
@@ -109,11 +109,11 @@ func (s *Shape) inTree(pod *corev1.Pod) {
 	}
 }
 
-// Attachable says whether a driver attaches some volume of a shape's pods, as far as their specification says.
+// Attachable reports whether the shape's pods have volumes that a driver may attach.
 func (s *Shape) Attachable() bool { return len(s.Volumes)+len(s.former) > 0 }
 
-// Conflicts says whether two pods cannot have their disks on one node: the same one, unless both only read it. EBS
-// volumes are one pod's in any case.
+// Conflicts reports whether two pods on one node cannot both have their disks: it is the same disk, and at least one
+// pod writes to it. EBS volumes always conflict.
 func (d *Disk) Conflicts(o *Disk) bool {
 	switch {
 	case d.gce != nil && o.gce != nil:

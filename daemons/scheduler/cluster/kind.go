@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// kind is the pods of one namespace that have the same labels: a term that is about one of them is about all.
+// kind holds the pods of one namespace with the same labels: a selection contains either all or none of them.
 type kind struct {
 	key       string
 	namespace string
 	labels    map[string]string
 	held      int
-	choices   []*choice // that are about it
-	pods      []*Pod    // on nodes
+	choices   []*choice // choices that select its pods
+	pods      []*Pod    // those on nodes
 }
 
-// choice is an About that somebody counts by.
+// choice is an About that is in use by a table or a carried term.
 type choice struct {
 	*About
 	kinds   map[*kind]bool
-	tables  []*Table   // that count the chosen pods
-	carried []*carried // terms of pods on nodes that are about the chosen ones
+	tables  []*Table   // tables that count the selected pods
+	carried []*carried // terms of pods on nodes that apply to the selected pods
 }
 
 func kindKey(namespace string, labels map[string]string) string {
@@ -46,7 +46,7 @@ func (k *kind) remove(p *Pod) {
 	k.pods = k.pods[:last]
 }
 
-// holdKind returns the kind of a shape's pods, and keeps it until it is released as often.
+// holdKind returns the kind of a shape's pods. It is retained until releaseKind was called as often.
 func (c *Cluster) holdKind(s *Shape) *kind {
 	k := c.kinds[s.kindKey]
 	if k == nil {
@@ -70,7 +70,7 @@ func (c *Cluster) holdKind(s *Shape) *kind {
 	return k
 }
 
-// releaseKind forgets a kind that nobody holds any more.
+// releaseKind removes a kind that is no longer held.
 func (c *Cluster) releaseKind(k *kind) {
 	if k.held--; k.held > 0 {
 		return
@@ -87,7 +87,7 @@ func (c *Cluster) releaseKind(k *kind) {
 	}
 }
 
-// join notes that a choice is about a kind, if it is.
+// join connects a choice and a kind if the choice selects the kind.
 func (c *Cluster) join(k *kind, ch *choice) {
 	if ch.chooses(k.namespace, k.labels, c.namespaces) {
 		ch.kinds[k] = true
@@ -95,7 +95,7 @@ func (c *Cluster) join(k *kind, ch *choice) {
 	}
 }
 
-// choice returns the choice of an About, which lives as long as it has tables or carried terms.
+// choice returns the choice of an About. It exists as long as it has tables or carried terms.
 func (c *Cluster) choice(a *About) *choice {
 	ch := c.choices[a.id]
 	if ch != nil {
@@ -136,12 +136,12 @@ func (c *Cluster) dropUnused(ch *choice) {
 	}
 }
 
-// Chooses says whether an About is about pods of a shape.
+// Chooses reports whether an About selects pods of a shape.
 func (c *Cluster) Chooses(a *About, s *Shape) bool {
 	return a.chooses(s.namespace, s.labels, c.namespaces)
 }
 
-// SetNamespace takes in a namespace's labels. It reports whether they are others than before.
+// SetNamespace records a namespace's labels. It reports whether they have changed.
 func (c *Cluster) SetNamespace(name string, labels map[string]string) bool {
 	old, known := c.namespaces[name]
 	if known && maps.Equal(old, labels) {
@@ -152,13 +152,13 @@ func (c *Cluster) SetNamespace(name string, labels map[string]string) bool {
 	return true
 }
 
-// DropNamespace forgets a namespace's labels.
+// DropNamespace removes a namespace's labels.
 func (c *Cluster) DropNamespace(name string) {
 	delete(c.namespaces, name)
 	c.chooseAgain(name)
 }
 
-// chooseAgain finds which choices are about the kinds of a namespace whose labels have changed.
+// chooseAgain updates which choices select the kinds of a namespace after its labels changed.
 func (c *Cluster) chooseAgain(namespace string) {
 	for _, ch := range c.choices {
 		if !ch.byNamespace() {

@@ -10,19 +10,19 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// NodeObject is of a Node object what the scheduler reads, and nothing else: thousands of them are kept.
+// NodeObject holds what the scheduler reads of a Node object, and nothing else, since there may be thousands.
 type NodeObject struct {
 	metav1.ObjectMeta
 	Taints        []corev1.Taint
 	Unschedulable bool
 	Allocatable   Resources
-	Images        map[string]int64 // size by name
-	Features      []string         // that its kubelet declares
+	Images        map[string]int64 // size in bytes by name
+	Features      []string         // features that its kubelet declares
 
-	match *corev1.Node // for selectors, which read names and labels
+	match *corev1.Node // for selectors, which read only the name and labels
 }
 
-// NewNode reads a Node object.
+// NewNode converts a Node object.
 func NewNode(node *corev1.Node) *NodeObject {
 	n := &NodeObject{
 		ObjectMeta: metav1.ObjectMeta{
@@ -48,21 +48,21 @@ func NewNode(node *corev1.Node) *NodeObject {
 	return n
 }
 
-// Moved says whether a node is in another domain of a topology than before.
+// Moved reports whether a node has changed its domain for a topology key.
 func (n *NodeObject) Moved(before *NodeObject, key string) bool {
 	was, had := before.Labels[key]
 	is, has := n.Labels[key]
 	return was != is || had != has
 }
 
-// Retainted says whether a node has other taints than before.
+// Retainted reports whether a node's taints have changed.
 func (n *NodeObject) Retainted(before *NodeObject) bool { return !sameTaints(before.Taints, n.Taints) }
 
-// Relabelled says whether a node has other labels than before.
+// Relabelled reports whether a node's labels have changed.
 func (n *NodeObject) Relabelled(before *NodeObject) bool { return !maps.Equal(before.Labels, n.Labels) }
 
-// Change is what has changed of a node, by upstream's names of it; before is nil for one that was not there. Of several
-// changes it is the first that upstream looks for.
+// Change returns what has changed of a node, by upstream's names. before is nil for a new node. Of several changes it
+// returns the first that upstream checks.
 func (n *NodeObject) Change(before *NodeObject) string {
 	switch {
 	case before == nil:
@@ -79,21 +79,21 @@ func (n *NodeObject) Change(before *NodeObject) string {
 	return "Update"
 }
 
-// Node is a node with what is taken of it. What is read of hundreds for every pod comes first, in one line of the
-// processor's cache.
+// Node is a node with its used resources. The fields that are read for hundreds of nodes per pod come first, in one
+// cache line.
 type Node struct {
 	*NodeObject
 	Index     int
-	Epoch     uint64 // changes with the object, and is no other node's
-	changes   uint32 // of what is taken
-	Nominated []*Pod // promised to them, not counted
+	Epoch     uint64 // changes with the object, and is unique across nodes
+	changes   uint32 // number of changes to the used resources
+	Nominated []*Pod // not counted in the resources
 	Pods      []*Pod
 	Requested Resources
-	Usual     Resources // the same with a usual amount for containers that ask for nothing
+	Usual     Resources // like Requested, with a default for containers without requests
 	ports     map[api.HostPort]int
 }
 
-// Match is the node as selectors of nodes read it.
+// Match returns the node in the form that node selectors need.
 func (n *Node) Match() *corev1.Node { return n.match }
 
 func (n *Node) take(p *Pod, times int64) {
@@ -110,7 +110,7 @@ func (n *Node) take(p *Pod, times int64) {
 	}
 }
 
-// PortTaken says whether a port of the machine is taken.
+// PortTaken reports whether a host port is in use.
 func (n *Node) PortTaken(want api.HostPort) bool {
 	for have := range n.ports {
 		if want.Conflicts(have) {

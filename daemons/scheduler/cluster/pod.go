@@ -5,28 +5,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Pod is of a Pod object what the scheduler reads. What equal pods have in common is in their Shape, which they share.
+// Pod holds what the scheduler reads of a Pod object. Equal pods share their Shape.
 type Pod struct {
-	metav1.ObjectMeta // name, UID, version and times; labels and owners are the Shape's
+	metav1.ObjectMeta // name, UID, version and times; labels and owners are in the Shape
 	*Shape
 	NodeName  string // spec.nodeName
 	Nominated string // status.nominatedNodeName
-	Started   int64  // seconds; never while it has not
+	Started   int64  // Unix time in seconds, or never
 	Gated     bool
 	Finished  bool
-	Preempted bool // ends because the scheduler took its place for another
+	Preempted bool // is being deleted because the scheduler preempted it
 	Extended  bool // status.extendedResourceClaimStatus is set
-	Assumed   bool // counted where it was placed, before the API shows it there
+	Assumed   bool // counted on a node before the API shows it there
 	Condition *corev1.PodCondition
 
 	used, usedUsual *Resources
 	kind            *kind
-	promisedKind    *kind // held while it is promised a node
+	promisedKind    *kind // held while the pod is nominated
 	node            *Node
 	slot, kindSlot  int
 }
 
-// NewPod reads a Pod object. shapes keeps what equal pods have in common.
+// NewPod converts a Pod object. Equal pods share a Shape in shapes.
 func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 	p := &Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -58,7 +58,7 @@ func NewPod(pod *corev1.Pod, shapes *Shapes) *Pod {
 	return p
 }
 
-// report counts a pod by what its kubelet says that it has, where that differs from what it asks for.
+// report sets the resources that the kubelet reports for a pod, if they differ from its requests.
 func (p *Pod) report(pod *corev1.Pod) {
 	if has := used(pod, nil); !has.equal(p.used) {
 		p.used = &has
@@ -68,10 +68,10 @@ func (p *Pod) report(pod *corev1.Pod) {
 	}
 }
 
-// Resized reports whether a pod on a node takes another amount of it than before.
+// Resized reports whether the resources of a pod on a node have changed.
 func (p *Pod) Resized(old *Pod) bool { return !p.used.equal(old.used) }
 
-// Reference names the pod in events.
+// Reference returns a reference to the pod for events.
 func (p *Pod) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
@@ -79,5 +79,5 @@ func (p *Pod) Reference() *corev1.ObjectReference {
 	}
 }
 
-// Key is namespace/name.
+// Key returns the pod's namespace/name.
 func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }

@@ -8,8 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a pod holds of its node until a resize is done is not given to others, and what it cannot have is not kept for
-// it.
+// Until a resize is done, the larger amount counts. An infeasible amount does not.
 func TestPodsThatAreResizedTakeTheLargerSizeS15(t *testing.T) {
 	cpu := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse(s)}
@@ -41,7 +40,7 @@ func TestPodsThatAreResizedTakeTheLargerSizeS15(t *testing.T) {
 	}
 }
 
-// Pods of one template share what is worked out about them; those that ask for something else do not.
+// Pods of one template share a Shape. Pods with other requests do not.
 func TestEqualPodsShareTheirShape(t *testing.T) {
 	shapes := NewShapes()
 	pod := func(change func(*corev1.Pod)) *Shape {
@@ -80,7 +79,7 @@ func TestEqualPodsShareTheirShape(t *testing.T) {
 	}
 }
 
-// What matchLabelKeys said when a pod was created stands when its labels change.
+// matchLabelKeys are evaluated at creation. Later changes of the labels have no effect.
 func TestLabelKeysAreReadOnce(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Labels: map[string]string{"hash": "2", "tenant": "v"}},
@@ -107,7 +106,7 @@ func TestLabelKeysAreReadOnce(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-	term.LabelSelector.MatchExpressions = nil // from an API server that adds nothing
+	term.LabelSelector.MatchExpressions = nil // from an API server that does not merge the keys
 	if a := about(pod, &term); !a.chooses("d", map[string]string{"hash": "2", "tenant": "t"}, nil) ||
 		a.chooses("d", map[string]string{"hash": "1"}, nil) ||
 		a.chooses("d", map[string]string{"hash": "2", "tenant": "v"}, nil) {

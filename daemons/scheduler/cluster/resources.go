@@ -8,14 +8,14 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Resources are amounts of what nodes have and pods ask for.
+// Resources are amounts that nodes have or pods request.
 type Resources struct {
-	MilliCPU, Memory, Ephemeral int64 // thousandths of a core, bytes, bytes
-	Pods                        int64 // how many a node takes
+	MilliCPU, Memory, Ephemeral int64 // millicores, bytes, bytes
+	Pods                        int64 // number of pods
 	Other                       map[corev1.ResourceName]int64
 }
 
-// What a container without requests is taken to use, for scores only.
+// usualRequests is the assumed use of a container without requests. Only scores count it.
 var usualRequests = corev1.ResourceList{
 	corev1.ResourceCPU:    *quantity.NewMilliQuantity(100, quantity.DecimalSI),
 	corev1.ResourceMemory: *quantity.NewQuantity(200<<20, quantity.BinarySI),
@@ -43,7 +43,7 @@ func resourcesOf(list corev1.ResourceList) Resources {
 	return r
 }
 
-// Of is the amount of one resource.
+// Of returns the amount of one resource.
 func (r *Resources) Of(name corev1.ResourceName) int64 {
 	switch name {
 	case corev1.ResourceCPU:
@@ -75,19 +75,19 @@ func (r *Resources) equal(o *Resources) bool {
 		maps.Equal(r.Other, o.Other)
 }
 
-// asked is what a pod without a node asks for.
+// asked returns the requests of a pod without a node.
 func asked(pod *corev1.Pod, usual corev1.ResourceList) Resources {
 	return resourcesOf(
 		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{NonMissingContainerRequests: usual}),
 	)
 }
 
-// limits are what a pod may use at most.
+// limits returns a pod's limits.
 func limits(pod *corev1.Pod) Resources {
 	return resourcesOf(resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{}))
 }
 
-// Named returns the amounts that are not zero, by the names of their resources. CPU is in thousandths of a core.
+// Named returns the amounts that are not zero, by resource name. CPU is in millicores.
 func (r *Resources) Named() map[corev1.ResourceName]int64 {
 	all := maps.Clone(r.Other)
 	if all == nil {
@@ -99,8 +99,8 @@ func (r *Resources) Named() map[corev1.ResourceName]int64 {
 	return all
 }
 
-// used is what a pod takes of its node: while it is resized, the most of what it wants, what its node gave it and what
-// it runs with.
+// used returns what a pod uses of its node. During a resize, it is the maximum of what the pod requests, what is
+// allocated and what is in effect.
 func used(pod *corev1.Pod, usual corev1.ResourceList) Resources {
 	return resourcesOf(usedList(pod, usual))
 }
@@ -127,7 +127,7 @@ func usedList(pod *corev1.Pod, usual corev1.ResourceList) corev1.ResourceList {
 	return sum
 }
 
-// usedAsAWhole is the same of what the pod asks for instead of its containers.
+// usedAsAWhole is like used for pod-level requests.
 func usedAsAWhole(pod *corev1.Pod) corev1.ResourceList {
 	if pod.Status.Resources == nil {
 		return pod.Spec.Resources.Requests
@@ -148,8 +148,8 @@ func usedAsAWhole(pod *corev1.Pod) corev1.ResourceList {
 	return out
 }
 
-// usualOf is what containers of a pod on a node count with that ask for nothing: where the pod asks as a whole, only
-// for what nobody in it names.
+// usualOf returns the assumed use of containers without requests. For pod-level requests, it covers only resources that
+// nothing in the pod requests.
 func usualOf(pod *corev1.Pod) corev1.ResourceList {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
 		return usualRequests
@@ -161,8 +161,7 @@ func usualOf(pod *corev1.Pod) corev1.ResourceList {
 	return usual
 }
 
-// reportsResources says whether the kubelet has said anything of a pod's resources that may differ from what it asks
-// for.
+// reportsResources reports whether the kubelet reports resources of a pod that may differ from its requests.
 func reportsResources(pod *corev1.Pod) bool {
 	if pod.Status.Resources != nil || len(pod.Status.AllocatedResources) > 0 ||
 		resourcehelper.IsPodResizeInfeasible(pod) {

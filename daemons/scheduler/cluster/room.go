@@ -1,34 +1,34 @@
 package cluster
 
-// Room is what has been worked out about the room that nodes have for pods which ask for the same amounts. Among
-// thousands of nodes one changes when a pod is placed, and the others need not be looked at again for the next pod.
+// Room caches the results about nodes' resources for pods with the same requests. Scheduling a pod changes only one
+// node, so the results for thousands of others can be reused for the next pod.
 type Room struct {
-	rows []Judged // by node's index
+	rows []Judged // by the node's index
 	used uint64
 }
 
-// Judged is what is known of one node as it is.
+// Judged holds the results for one node in its present state.
 type Judged struct {
 	epoch   uint64
 	changes uint32
 
-	// Which of the others are worked out already; whoever works one out says so.
+	// These fields report which of the fields below are set. The caller that computes a result sets its field.
 	HasLacks, HasFit, HasBalanced bool
 	Lacks                         uint8
 	Fit, Balanced                 int8
 }
 
-// roomKey is what pods have in common that share a Room: what they ask for, and by which arguments nodes are rated.
+// roomKey is what pods that share a Room have in common: their requests, and the arguments for scores.
 type roomKey struct {
 	asks, usual [3]int64
 	by          any
 }
 
-// maxRooms bounds how many of them are kept.
+// maxRooms is the maximum number of cached Rooms.
 const maxRooms = 32
 
-// Room returns what is known of nodes for pods that ask for so much, and that are taken to use so much. It returns nil
-// for pods that ask for devices and the like. Nobody keeps it longer than for one pod.
+// Room returns the cached results for pods with these requests and usual amounts. It returns nil for pods that request
+// other resources, such as devices. Callers must not retain it for longer than one pod.
 func (c *Cluster) Room(asks, usual *Resources, by any) *Room {
 	if len(asks.Other) > 0 || len(usual.Other) > 0 {
 		return nil
@@ -49,7 +49,7 @@ func (c *Cluster) Room(asks, usual *Resources, by any) *Room {
 	return r
 }
 
-// dropRoom makes place for another one: that which was not asked for the longest goes.
+// dropRoom removes the least recently used Room if there are maxRooms.
 func (c *Cluster) dropRoom() {
 	if len(c.rooms) < maxRooms {
 		return
@@ -64,7 +64,7 @@ func (c *Cluster) dropRoom() {
 	delete(c.rooms, oldest)
 }
 
-// Of is what is known of a node. It is empty when the node has changed since.
+// Of returns the results for a node. They are empty if the node has changed since.
 func (r *Room) Of(n *Node) *Judged {
 	if n.Index >= len(r.rows) {
 		r.rows = append(r.rows, make([]Judged, n.Index+1-len(r.rows))...)

@@ -18,61 +18,61 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Shape is what pods of one template have in common, worked out once: where one of them may go, all may.
+// Shape holds what pods of one template have in common, computed once. If a node fits one of them, it fits all.
 type Shape struct {
 	Scheduler   string // spec.schedulerName
 	namespace   string
 	labels      map[string]string
 	Priority    int32
-	Never       bool // preempts nobody
+	Never       bool // preemptionPolicy is Never
 	Requests    Resources
-	Usual       Resources // Requests with a usual amount for containers that ask for nothing
-	Limits      Resources // not looked at when a node is chosen
+	Usual       Resources // Requests with a default for containers without requests
+	Limits      Resources // not used to choose a node
 	HostPorts   []api.HostPort
 	Tolerations []corev1.Toleration
 	Images      []string
 	Volumes     []Volume
-	Claims      []string // that the pod names, as namespace/name; those of ephemeral volumes are its own
+	Claims      []string // claims that the pod names, as namespace/name; claims of ephemeral volumes are not included
 	Disks       []Disk
-	Devices     []PodClaim // of devices
-	Askers      []Asker    // for extended resources
-	Features    []string   // that the node's kubelet has to declare
+	Devices     []PodClaim // ResourceClaims
+	Askers      []Asker    // containers that request extended resources
+	Features    []string   // features that the node's kubelet must declare
 	Owner       *metav1.OwnerReference
 
 	Required  nodeaffinity.RequiredNodeAffinity
-	Selective bool // Required excludes some node
+	Selective bool // Required excludes some nodes
 	Preferred *nodeaffinity.PreferredSchedulingTerms
-	NodeNames []string // the only nodes that the required terms admit; nil: not limited by name
+	NodeNames []string // the only nodes that the required terms admit; nil if they are not limited by name
 	OnlyNamed bool
 
 	Affinity, AntiAffinity                   []Term
 	PreferredAffinity, PreferredAntiAffinity []Term
-	Together                                 *About // what all terms of Affinity are about
+	Together                                 *About // the intersection of the selections of Affinity
 	Constraints                              []Constraint
 
 	key      string
 	kindKey  string
-	nodesKey string // of the nodes that Required admits
-	tolerate string // of the taints that are tolerated
+	nodesKey string // key of the required node affinity
+	tolerate string // key of the tolerations
 	onNode   Resources
-	former   []former // volumes of former plugins, without a claim
+	former   []former // in-tree volumes without a claim
 	carries  []carry
 }
 
-// Volume is a volume of a pod that stands for a claim.
+// Volume is a volume of a pod that uses a claim.
 type Volume struct {
-	Claim     string // its name
+	Claim     string // the claim's name
 	Ephemeral bool
 }
 
-// Term is one demand of inter-pod (anti-)affinity.
+// Term is a term of inter-pod affinity or anti-affinity.
 type Term struct {
 	*About
 	Key    string
 	Weight int64
 }
 
-// Constraint is one demand to be spread over a topology.
+// Constraint is a topology spread constraint.
 type Constraint struct {
 	*About
 	Key                    string
@@ -81,13 +81,13 @@ type Constraint struct {
 	HonorNodes, HonorTaint bool
 }
 
-// Shapes keeps one Shape of those that are alike, as long as a pod has it.
+// Shapes holds one Shape for all equal pods, as long as one of the pods exists.
 type Shapes struct {
 	mu sync.Mutex
 	by map[string]weak.Pointer[Shape]
 }
 
-// NewShapes returns an empty store of shapes.
+// NewShapes returns an empty Shapes.
 func NewShapes() *Shapes { return &Shapes{by: map[string]weak.Pointer[Shape]{}} }
 
 func (s *Shapes) of(pod *corev1.Pod) *Shape {
@@ -111,7 +111,7 @@ func (s *Shapes) forget(key string) {
 	}
 }
 
-// Class is equal for shapes that are equal.
+// Class returns a key that is equal for equal shapes.
 func (s *Shape) Class() string { return s.key }
 
 func newShape(pod *corev1.Pod, key string) *Shape {
@@ -171,7 +171,7 @@ func shapeKey(pod *corev1.Pod) string {
 	document := func(v any) {
 		raw, err := json.Marshal(v)
 		if err != nil {
-			raw = []byte(pod.UID) // a shape of its own
+			raw = []byte(pod.UID) // give the pod a shape of its own
 		}
 		text(string(raw))
 	}
@@ -208,7 +208,7 @@ func shapeKey(pod *corev1.Pod) string {
 		}
 	}
 	for _, a := range askers(pod) {
-		text(strconv.Itoa(a.Index), a.Name) // the pod's status tells what each container gets
+		text(strconv.Itoa(a.Index), a.Name) // the pod's status lists what each container gets
 	}
 	if needs := features(pod); len(needs) > 0 {
 		text("F")
@@ -240,7 +240,7 @@ func shapeKey(pod *corev1.Pod) string {
 		case v.PersistentVolumeClaim != nil:
 			text("C", v.PersistentVolumeClaim.ClaimName)
 		case v.Ephemeral != nil:
-			text("E", pod.Name+"-"+v.Name, string(pod.UID)) // the claim is the pod's own
+			text("E", pod.Name+"-"+v.Name, string(pod.UID)) // the claim belongs to the pod alone
 		case v.Image != nil:
 			text("I", v.Image.Reference)
 		case v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil ||
@@ -253,7 +253,7 @@ func shapeKey(pod *corev1.Pod) string {
 		text("D")
 		for _, c := range podClaims(pod) {
 			if text(c.Claim); c.Own {
-				text(c.Name, string(pod.UID), strconv.FormatBool(c.None)) // the claim is the pod's own
+				text(c.Name, string(pod.UID), strconv.FormatBool(c.None)) // the claim belongs to the pod alone
 			}
 		}
 	}
@@ -274,7 +274,7 @@ func (s *Shape) images(pod *corev1.Pod) {
 	}
 }
 
-// fullName adds the tag that an image without one means.
+// fullName adds the default tag to an image without a tag.
 func fullName(image string) string {
 	if strings.LastIndex(image, ":") <= strings.LastIndex(image, "/") {
 		return image + ":latest"
@@ -294,7 +294,7 @@ func (s *Shape) volumes(pod *corev1.Pod) {
 	}
 }
 
-// nodes reads what a pod demands of its node.
+// nodes reads a pod's constraints on its node.
 func (s *Shape) nodes(pod *corev1.Pod) {
 	var b strings.Builder
 	for i := range pod.Spec.Tolerations {
@@ -324,12 +324,13 @@ func (s *Shape) nodes(pod *corev1.Pod) {
 	}
 	if len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 		if p, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.PreferredDuringSchedulingIgnoredDuringExecution); err == nil {
-			s.Preferred = p // one that cannot be read prefers nothing
+			s.Preferred = p // an invalid one prefers nothing
 		}
 	}
 }
 
-// namedNodes are the names that required terms admit by metadata.name, if every term names some.
+// namedNodes returns the node names that required terms admit through metadata.name. only reports whether every term
+// names nodes.
 func namedNodes(required *corev1.NodeSelector) (names []string, only bool) {
 	for _, term := range required.NodeSelectorTerms {
 		var of []string

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// owners are the objects that select pods: services, and the controllers that make pods.
+// owners holds the selectors of objects that select pods: Services, and controllers of pods.
 type owners struct {
-	services map[string]map[string]labels.Set // selectors by namespace and name
+	services map[string]map[string]labels.Set // by namespace and name
 	sets     map[workload]labels.Set          // of ReplicationControllers
-	workload map[workload]labels.Selector     // of the others
+	workload map[workload]labels.Selector     // of the other controllers
 }
 
-// workload names a controller of pods.
+// workload identifies a controller of pods.
 type workload struct{ kind, namespace, name string }
 
-// The controllers whose selectors say which pods are siblings, as owner references name them.
+// Controllers whose selectors define sibling pods, in the form of owner references.
 const (
 	replicationController = "v1 ReplicationController"
 	replicaSet            = "apps/v1 ReplicaSet"
@@ -31,7 +31,7 @@ func newOwners() owners {
 	return owners{map[string]map[string]labels.Set{}, map[workload]labels.Set{}, map[workload]labels.Selector{}}
 }
 
-// SetOwner takes in a Service, ReplicationController, ReplicaSet or StatefulSet.
+// SetOwner adds or updates a Service, ReplicationController, ReplicaSet or StatefulSet.
 func (c *Cluster) SetOwner(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -48,7 +48,7 @@ func (c *Cluster) SetOwner(obj any) {
 	}
 }
 
-// DropOwner forgets one of these.
+// DropOwner removes a Service or controller.
 func (c *Cluster) DropOwner(obj any) {
 	switch o := obj.(type) {
 	case *corev1.Service:
@@ -64,8 +64,8 @@ func (c *Cluster) DropOwner(obj any) {
 	}
 }
 
-// Siblings are the pods that all services of a shape's pods and their controller select; nil if nothing does. Where
-// services and a ReplicationController demand different values of a label, the latter counts.
+// Siblings returns the pods that all Services of a shape's pods and their controller select, or nil if nothing selects
+// them. If a Service and a ReplicationController require different values of a label, the latter counts.
 func (c *Cluster) Siblings(s *Shape) *About {
 	set := labels.Set{}
 	services := c.owners.services[s.namespace]
@@ -102,7 +102,7 @@ func contains(have, want map[string]string) bool {
 	return true
 }
 
-// LeanOwner keeps of a Service or controller what SetOwner reads.
+// LeanOwner removes everything from a Service or controller that SetOwner does not read.
 func LeanOwner(obj any) (any, error) {
 	meta := func(o *metav1.ObjectMeta) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion}

@@ -13,11 +13,10 @@ import (
 	"clusterctl/daemons/api/storage"
 )
 
-// NoProvisioner is the provisioner of classes whose volumes people make.
+// NoProvisioner is the provisioner of classes whose volumes are created by hand.
 const NoProvisioner = "kubernetes.io/no-provisioner"
 
-// Storage is the claims and volumes, and what drivers can attach. What has been decided about them and the API does not
-// show yet is taken into account.
+// Storage holds claims, volumes, and what drivers can attach. It includes decisions that the API does not show yet.
 type Storage struct {
 	claims  map[string]*corev1.PersistentVolumeClaim // by namespace/name
 	volumes map[string]*Persistent
@@ -26,18 +25,18 @@ type Storage struct {
 	drivers map[string]*storagev1.CSIDriver
 	nodes   map[string]*Attaching
 
-	capacities map[string]map[string]*Capacity // by class, and namespace/name
-	attached   map[string]map[string]attached  // by node, and the name of the VolumeAttachment
+	capacities map[string]map[string]*Capacity // by class, then by namespace/name
+	attached   map[string]map[string]attached  // by node, then by the name of the VolumeAttachment
 
-	taken    map[string]string // volumes that are given to claims, in writing
-	selected map[string]string // nodes for which claims are to be made, in writing
+	taken    map[string]string // by volume: the claim that it is being given to
+	selected map[string]string // by claim: the node for which its volume will be provisioned
 }
 
-// Persistent is a volume with its node affinity as a selector.
+// Persistent is a volume with its node affinity as a compiled selector.
 type Persistent struct {
 	*corev1.PersistentVolume
 	nodes *nodeaffinity.NodeSelector
-	none  bool // its affinity cannot be read
+	none  bool // its node affinity is invalid
 
 	former former
 }
@@ -53,7 +52,7 @@ func newStorage() *Storage {
 	}
 }
 
-// Set takes in a claim, volume, class, CSIDriver, CSINode, CSIStorageCapacity or VolumeAttachment.
+// Set adds or updates a claim, volume, class, CSIDriver, CSINode, CSIStorageCapacity or VolumeAttachment.
 func (s *Storage) Set(obj any) {
 	switch o := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
@@ -86,7 +85,7 @@ func (s *Storage) Set(obj any) {
 	}
 }
 
-// Drop forgets one of these.
+// Drop removes such an object.
 func (s *Storage) Drop(obj any) {
 	switch o := obj.(type) {
 	case *corev1.PersistentVolumeClaim:
@@ -112,33 +111,33 @@ func (s *Storage) Drop(obj any) {
 	}
 }
 
-// Claim returns a claim, nil if there is none.
+// Claim returns a claim, or nil.
 func (s *Storage) Claim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return s.claims[namespace+"/"+name]
 }
 
-// Volume returns a volume, nil if there is none.
+// Volume returns a volume, or nil.
 func (s *Storage) Volume(name string) *Persistent { return s.volumes[name] }
 
-// ClassOf returns the class of a claim, nil if it has none that exists.
+// ClassOf returns the class of a claim, or nil if it has none that exists.
 func (s *Storage) ClassOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
 	return s.classes[storage.GetPersistentVolumeClaimClass(claim)]
 }
 
-// Bound says whether a claim and its volume are bound to each other for good.
+// Bound reports whether a claim is completely bound to a volume.
 func Bound(claim *corev1.PersistentVolumeClaim) bool {
 	_, completed := claim.Annotations[storage.AnnBindCompleted]
 	return claim.Spec.VolumeName != "" && completed
 }
 
-// Waits says whether an unbound claim is bound when a pod that uses it has a node.
+// Waits reports whether an unbound claim is bound only after a pod that uses it has a node.
 func (s *Storage) Waits(claim *corev1.PersistentVolumeClaim) bool {
 	class := s.ClassOf(claim)
 	return claim.Spec.VolumeName == "" && class != nil && class.VolumeBindingMode != nil &&
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// Reachable says whether a volume's affinity admits a node, of which only the labels count.
+// Reachable reports whether a volume's node affinity admits a node. Only the node's labels count.
 func (v *Persistent) Reachable(n *Node) bool {
 	switch {
 	case v.none:
@@ -149,25 +148,25 @@ func (v *Persistent) Reachable(n *Node) bool {
 	return v.nodes.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: n.Labels}})
 }
 
-// Decision is what becomes of a claim when its pod goes to a node: a volume, or one that is made there.
+// Decision is the result for a claim if its pod goes to a node: an existing volume, or a new one.
 type Decision struct {
 	Claim  *corev1.PersistentVolumeClaim
-	Volume *Persistent // nil: to be made
-	Free   *Capacity   // where it is made, if its driver says how much there is
+	Volume *Persistent // nil if it has to be provisioned
+	Free   *Capacity   // capacity in which it is provisioned, if its driver reports capacity
 }
 
-// Verdict is whether all claims get a volume on a node.
+// Verdict reports whether all claims get a volume on a node.
 type Verdict int
 
-// What may be said of claims.
+// Verdicts about claims.
 const (
 	AllServed Verdict = iota
-	NoVolume          // nor a provisioner that makes one there
-	TooSmall          // there is a provisioner, and not enough room for a new volume
+	NoVolume          // no volume, and no provisioner that can create one
+	TooSmall          // there is a provisioner without enough capacity
 )
 
-// Decide says for each unbound claim which volume it gets on a node, the smallest claim first and for each the smallest
-// volume, or that one is made there. Claims for which a node has been chosen get new ones.
+// Decide selects a volume on a node for each unbound claim, or decides that it is provisioned. The smallest claim comes
+// first, and each gets the smallest suitable volume. Claims that have a selected node get new volumes.
 func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) ([]Decision, Verdict) {
 	if len(claims) == 0 {
 		return nil, AllServed
@@ -211,7 +210,7 @@ func (s *Storage) Decide(claims []*corev1.PersistentVolumeClaim, n *Node) ([]Dec
 	return decisions, AllServed
 }
 
-// chosen is the node for which a claim's volume is made.
+// chosen returns the node for which a claim's volume is provisioned.
 func (s *Storage) chosen(claim *corev1.PersistentVolumeClaim) (string, bool) {
 	if node, ok := claim.Annotations[storage.AnnSelectedNode]; ok {
 		return node, true
@@ -220,8 +219,9 @@ func (s *Storage) chosen(claim *corev1.PersistentVolumeClaim) (string, bool) {
 	return node, ok
 }
 
-// match is the volume that is reserved for the claim, or else the smallest available one that is large enough, of its
-// class, modes and attributes class, selected by it and reachable from the node.
+// match returns the volume that is reserved for the claim, or else the smallest suitable available one. It must be
+// large enough and have the claim's class, modes and attributes class. It must match the claim's selector and be
+// reachable from the node.
 func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[string]bool) *Persistent {
 	var best *Persistent
 	key := claim.Namespace + "/" + claim.Name
@@ -264,7 +264,7 @@ func (s *Storage) match(claim *corev1.PersistentVolumeClaim, n *Node, given map[
 	return best
 }
 
-// Reserve counts decisions as carried out before the API shows them.
+// Reserve counts decisions as done before the API shows them.
 func (s *Storage) Reserve(decisions []Decision, node string) {
 	for _, d := range decisions {
 		key := d.Claim.Namespace + "/" + d.Claim.Name
@@ -276,7 +276,7 @@ func (s *Storage) Reserve(decisions []Decision, node string) {
 	}
 }
 
-// Release takes that back, when they have been written or have failed.
+// Release reverts Reserve after the decisions were written or have failed.
 func (s *Storage) Release(decisions []Decision) {
 	for _, d := range decisions {
 		key := d.Claim.Namespace + "/" + d.Claim.Name

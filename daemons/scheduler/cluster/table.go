@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// topology numbers the domains of one key. The empty key's domains are the nodes themselves.
+// topology numbers the domains of one topology key. For the empty key, each node is a domain.
 type topology struct {
 	key  string
 	ids  map[string]int32
-	of   []int32 // by node's index; noDomain where the node lacks the key
+	of   []int32 // by the node's index; noDomain if the node lacks the key
 	used int
 }
 
@@ -57,11 +57,11 @@ func (t *topology) set(n *Node) {
 	t.of[n.Index] = id
 }
 
-// nodeClass is a set of nodes: those that count for a constraint.
+// nodeClass is the set of nodes that count for a constraint.
 type nodeClass struct {
 	id   string
 	in   func(*Node) bool
-	has  []bool // by node's index
+	has  []bool // by the node's index
 	used int
 }
 
@@ -72,35 +72,37 @@ func (k *nodeClass) set(n *Node) {
 	k.has[n.Index] = k.in(n)
 }
 
-// Table counts chosen pods by domain.
+// Table counts selected pods by domain.
 type Table struct {
 	id     string
 	choice *choice
 	topo   *topology
-	class  *nodeClass // whose pods count; nil: all nodes'
+	class  *nodeClass // nodes whose pods count; nil means all nodes
 	alive  bool       // pods that are being deleted do not count
 	counts []int32    // by domain
 	total  int
 	used   uint64
 
-	nodes   []int32 // counting nodes by domain
-	domains int     // with such nodes
-	levels  []int32 // how many of the domains have a number of pods
+	nodes   []int32 // by domain: number of nodes that count
+	domains int     // number of domains with such nodes
+	levels  []int32 // by number of pods: how many domains have it
 	least   int
 }
 
-// Spread says which pods of a table count, as constraints do: those that are not being deleted, on nodes that count.
+// Spread restricts a table as a topology spread constraint does: only pods that are not being deleted, on nodes that
+// count.
 type Spread struct {
-	Keys  []string // that nodes must have
-	Shape *Shape   // whose demands on nodes and tolerations count, if:
+	Keys  []string // labels that nodes must have
+	Shape *Shape   // its node affinity counts if Nodes is set, its tolerations count if Taint is set
 	Nodes bool
 	Taint bool
-	// Tolerates says whether a shape puts up with a node's taints.
+	// Tolerates reports whether a shape tolerates a node's taints.
 	Tolerates func(*Shape, *Node) bool
 }
 
-// Table returns the counts of an About's pods by a key's domains; with a Spread of those alone that it counts. It is
-// made when it is first asked for and kept up until others are asked for more. Nobody keeps it longer than for one pod.
+// Table returns the number of pods that an About selects in each domain of a key. With a spread, only the pods that it
+// admits count. A table is created on first use and maintained until its memory is needed for others. Callers must not
+// retain it for longer than one pod.
 func (c *Cluster) Table(a *About, key string, spread *Spread) *Table {
 	id := key + "\x02" + a.id
 	if spread != nil {
@@ -178,7 +180,7 @@ func (c *Cluster) class(s *Spread) *nodeClass {
 	return k
 }
 
-// What tables may hold together, in domains. Those that nobody asked for lately go first.
+// mostCounts is the maximum size of all tables together, in entries. The least recently used tables are removed first.
 const mostCounts = 4 << 20
 
 func (c *Cluster) makeRoom() {
@@ -211,7 +213,7 @@ func (c *Cluster) dropTable(t *Table) {
 	}
 }
 
-// enter makes a node's domain one of the table's.
+// enter adds a node's domain to the table.
 func (t *Table) enter(n *Node) {
 	d := t.topo.of[n.Index]
 	if d == noDomain {
@@ -273,13 +275,13 @@ func (t *Table) add(p *Pod, n *Node, times int32) {
 	t.total += int(times)
 }
 
-// Domain is the domain of a node; ok says whether it is in one.
+// Domain returns the domain of a node. ok reports whether it has one.
 func (t *Table) Domain(n *Node) (domain int, ok bool) {
 	d := t.topo.of[n.Index]
 	return int(d), d != noDomain
 }
 
-// Count is how many of the pods are in a node's domain.
+// Count returns the number of selected pods in a node's domain.
 func (t *Table) Count(n *Node) int {
 	d := t.topo.of[n.Index]
 	if d == noDomain {
@@ -288,13 +290,14 @@ func (t *Table) Count(n *Node) int {
 	return int(t.counts[d])
 }
 
-// Total is how many there are in all domains.
+// Total returns the number of selected pods in all domains.
 func (t *Table) Total() int { return t.total }
 
-// Domains is how many domains have nodes that count.
+// Domains returns the number of domains with nodes that count.
 func (t *Table) Domains() int { return t.domains }
 
-// Least is the smallest number of pods in a domain that has nodes which count; a large number if there is none.
+// Least returns the minimum number of pods in a domain with nodes that count. It returns 1<<30 if there is no such
+// domain.
 func (t *Table) Least() int {
 	for t.least < len(t.levels) && t.levels[t.least] == 0 {
 		t.least++
@@ -308,7 +311,7 @@ func (t *Table) Least() int {
 	return t.least
 }
 
-// count adds a pod to the tables that are about it, and its own terms to what others look at.
+// count adds a pod, times times, to the tables that select it, and its own terms to the carried terms.
 func (c *Cluster) count(p *Pod, n *Node, times int32) {
 	for _, ch := range p.kind.choices {
 		for _, t := range ch.tables {
@@ -320,7 +323,7 @@ func (c *Cluster) count(p *Pod, n *Node, times int32) {
 	}
 }
 
-// enterTables gives a node its domains.
+// enterTables adds a node to the topologies, classes and tables.
 func (c *Cluster) enterTables(n *Node) {
 	for _, t := range c.topologies {
 		t.set(n)

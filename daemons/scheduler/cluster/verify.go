@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Verify counts everything anew and says where the tables differ from it.
+// Verify recounts everything and returns an error for the first difference to the tables.
 func (c *Cluster) Verify() error {
 	for _, t := range c.tables {
 		if err := c.verifyTable(t); err != nil {

@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Reasons for which claims get nothing on a node, besides what is wrong with them.
+// Reasons why claims get no devices on a node.
 var (
 	ErrNothingFits = errors.New("cannot allocate all claims")
 	ErrInvalidPool = errors.New("invalid resource pools were encountered")
@@ -20,21 +20,22 @@ var (
 	ErrGaveUp      = fmt.Errorf("the search for devices was given up after %d tries", mostTries)
 )
 
-// LackingError is that nothing fits, and that there are devices for the claims of which something is not carried out.
+// LackingError means that nothing fits, although there are devices that would fit if one of their features were
+// supported. What names the feature.
 type LackingError struct{ What string }
 
 func (e *LackingError) Error() string {
 	return "there are devices with " + e.What + ", which this scheduler does not carry out"
 }
 
-// mostTries bounds the work for one node: how many devices are tried for requests before the search is given up.
+// mostTries is the maximum number of devices that are tried for one node before the search is given up.
 const mostTries = 200_000
 
-// triesBetween is after how many tries it is looked at the time.
+// triesBetween is the number of tries between two checks of the time.
 const triesBetween = 256
 
-// search looks for devices of one node, the first that fit in the order of pools, slices and devices, the requests in
-// their order, and of those with several options the first that leaves enough for the others.
+// search looks for devices on one node. It returns the first combination that fits, in the order of pools, slices,
+// devices and requests. Of a request with several options it takes the first that leaves enough for the other requests.
 type search struct {
 	*Plan
 	use     *Use
@@ -43,29 +44,29 @@ type search struct {
 	matches map[*option][]*entry
 	lacking string
 	tries   int
-	late    func() bool // nil: tries are bounded
+	late    func() bool // reports whether the time is over; nil means that tries are limited instead
 
-	picked [][]pick // by claim
+	picked [][]pick // by the claim's index
 	whole  map[ID]int
 	shares map[ID]*share
 }
 
-// view is a pool as a node sees it.
+// view is a pool as seen from one node.
 type view struct {
 	*pool
 	devices []*entry
-	left    map[string]map[string]resource.Quantity // of its counters; nil when it has none
+	left    map[string]map[string]resource.Quantity // remaining counters; nil if the pool has none
 }
 
-// pick is a device for a request.
+// pick is a device that was selected for a request.
 type pick struct {
 	option   *option
 	entry    *entry
 	view     *view
-	consumed amounts // of a shared one
+	consumed amounts // amounts consumed of a shared device
 }
 
-// On finds devices of a node for all the claims, in their order.
+// On selects devices on a node for all claims, in order.
 func (p *Plan) On(n *corev1.Node, c *Catalog, use *Use) ([]*Allocation, error) {
 	s := &search{
 		Plan: p, use: use, node: n, matches: map[*option][]*entry{}, picked: make([][]pick, len(p.claims)),
@@ -99,7 +100,7 @@ func (p *Plan) On(n *corev1.Node, c *Catalog, use *Use) ([]*Allocation, error) {
 	return nil, ErrNothingFits
 }
 
-// count works out what is left of a pool's counters.
+// count computes the remaining amounts of a pool's counters.
 func (v *view) count(use *Use) {
 	if len(v.counters) == 0 {
 		return
@@ -118,7 +119,7 @@ func (v *view) count(use *Use) {
 	}
 }
 
-// draw takes what a device consumes off the counters, or puts it back.
+// draw subtracts what a device consumes from the counters, or adds it back if times is negative.
 func (v *view) draw(e *entry, times int) {
 	for _, wants := range e.ConsumesCounters {
 		for name, c := range wants.Counters {
@@ -133,7 +134,7 @@ func (v *view) draw(e *entry, times int) {
 	}
 }
 
-// enough says whether the counters admit a device.
+// enough reports whether the counters suffice for a device.
 func (v *view) enough(e *entry) bool {
 	for _, wants := range e.ConsumesCounters {
 		for name, c := range wants.Counters {
@@ -145,7 +146,7 @@ func (v *view) enough(e *entry) bool {
 	return true
 }
 
-// from finds devices for a request and all that come after it.
+// from selects devices for a request and all later ones.
 func (s *search) from(claim, request int) (bool, error) {
 	if claim == len(s.claims) {
 		return true, nil
@@ -176,8 +177,8 @@ func (s *search) from(claim, request int) (bool, error) {
 	return false, nil
 }
 
-// more finds need devices among candidates, and then goes on. Which of a request's devices comes first makes no
-// difference, so each is looked for behind the last.
+// more selects need devices among candidates, and then continues with the next request. The order of a request's
+// devices does not matter, so each is searched for after the previous one.
 func (s *search) more(claim, request int, o *option, candidates []*entry, need int) (bool, error) {
 	if need == 0 {
 		return s.from(claim, request+1)
@@ -185,7 +186,7 @@ func (s *search) more(claim, request int, o *option, candidates []*entry, need i
 	for i, e := range candidates {
 		rest := candidates[i+1:]
 		if multiple(e.Device) && !o.all && !o.admin {
-			rest = candidates[i:] // another share of it
+			rest = candidates[i:] // another share of the same device
 		} else if len(rest)+1 < need && !slices.ContainsFunc(rest, func(e *entry) bool { return multiple(e.Device) }) {
 			return false, nil
 		}
@@ -213,7 +214,7 @@ func (s *search) more(claim, request int, o *option, candidates []*entry, need i
 	return false, nil
 }
 
-// candidates are the devices that a request may get by what is said of them, whoever has them.
+// candidates returns the devices that match a request, including allocated ones.
 func (s *search) candidates(o *option) ([]*entry, error) {
 	if list, known := s.matches[o]; known {
 		return list, nil
@@ -265,7 +266,7 @@ func (s *search) candidates(o *option) ([]*entry, error) {
 	return out, nil
 }
 
-// take gives a request a device, if nothing is against that.
+// take selects a device for a request, if nothing forbids it.
 func (s *search) take(claim int, o *option, e *entry) bool {
 	for i := range e.taints {
 		t := &e.taints[i]
@@ -300,8 +301,8 @@ func (s *search) take(claim int, o *option, e *entry) bool {
 	return true
 }
 
-// inClaim says whether a claim has a device already, or has it for administrative access: not for both, and for that
-// only once.
+// inClaim reports whether a claim already has a device. A claim may have a device once normally and once for admin
+// access, but not both.
 func (s *search) inClaim(claim int, e *entry, admin bool) bool {
 	return slices.ContainsFunc(
 		s.picked[claim],
@@ -309,7 +310,7 @@ func (s *search) inClaim(claim int, e *entry, admin bool) bool {
 	)
 }
 
-// share takes a share of a device. Its counters are drawn on by the first share.
+// share takes a share of a device. The first share draws on the counters.
 func (s *search) share(p *pick) bool {
 	e := p.entry
 	if s.use.whole[e.ID] > 0 {
@@ -340,7 +341,7 @@ func (s *search) share(p *pick) bool {
 	return true
 }
 
-// giveBack undoes the last take.
+// giveBack reverts the last take.
 func (s *search) giveBack(claim int) {
 	last := len(s.picked[claim]) - 1
 	p := s.picked[claim][last]

@@ -225,7 +225,7 @@ func TestConsumedCapacityIsRoundedUpAsThePolicyHasIt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		policy      *resourcev1.CapacityRequestPolicy
-		asked, want string // empty: nothing is asked, or it is refused
+		asked, want string // empty means that nothing is requested, or that it is rejected
 	}{
 		{nil, "", "10"}, {nil, "3", "3"}, {nil, "11", ""},
 		{list, "", "1"}, {list, "2", "4"}, {list, "8", "8"}, {list, "9", ""},

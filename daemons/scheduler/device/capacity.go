@@ -10,8 +10,8 @@ import (
 
 type amounts = map[resourcev1.QualifiedName]resource.Quantity
 
-// consumes is what a request would consume of a device's capacity, rounded up as the device's policies have it. ok is
-// false when the device lacks what is asked for, or a policy forbids it.
+// consumes returns what a request would consume of a device's capacity, rounded up by the device's policies. ok is
+// false if the device lacks a requested capacity, or if a policy forbids the request.
 func consumes(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out amounts, ok bool) {
 	var requests amounts
 	if asked != nil {
@@ -43,7 +43,7 @@ func consumes(d *resourcev1.Device, asked *resourcev1.CapacityRequirements) (out
 	return out, true
 }
 
-// adjusted rounds an amount up to one that a policy allows.
+// adjusted rounds an amount up to the next one that a policy allows.
 func adjusted(want resource.Quantity, p *resourcev1.CapacityRequestPolicy) (resource.Quantity, bool) {
 	for _, v := range p.ValidValues {
 		if want.Cmp(v) <= 0 {
@@ -63,7 +63,8 @@ func adjusted(want resource.Quantity, p *resourcev1.CapacityRequestPolicy) (reso
 	return want, r.Max == nil || want.Cmp(*r.Max) <= 0
 }
 
-// stepped is the smallest min + n*step that is no less than want, exactly, of quantities of up to three decimal places.
+// stepped returns the smallest min + n*step that is at least want. It is exact for quantities with up to three decimal
+// places.
 func stepped(want, least, step resource.Quantity) resource.Quantity {
 	w, l, s := milli(want), milli(least), milli(step)
 	n := new(big.Int).Add(new(big.Int).Sub(w, l), new(big.Int).Sub(s, big.NewInt(1)))
@@ -76,7 +77,7 @@ func stepped(want, least, step resource.Quantity) resource.Quantity {
 	case sum.IsInt64():
 		return *resource.NewMilliQuantity(sum.Int64(), step.Format)
 	}
-	return want // larger than any capacity
+	return want // more than any capacity
 }
 
 func milli(q resource.Quantity) *big.Int {
@@ -91,7 +92,7 @@ func milli(q resource.Quantity) *big.Int {
 	return out
 }
 
-// room says whether a share of a device is left when some is consumed already, by claims and by the search.
+// room reports whether a device has enough capacity for one more share, given what claims and the search have consumed.
 func room(d *resourcev1.Device, more amounts, had ...amounts) bool {
 	for name, want := range more {
 		total := want.DeepCopy()

@@ -11,28 +11,28 @@ import (
 	"clusterctl/daemons/api"
 )
 
-// Catalog is all devices that drivers tell of, by pools, with the taints that rules give them. A Catalog has no lock:
-// its owner has.
+// Catalog holds all published devices by pool, with the taints from DeviceTaintRules. A Catalog has no lock: its owner
+// must serialize access.
 type Catalog struct {
 	pools map[poolID]*pool
 	rules map[string]*resourcev1.DeviceTaintRule
 
-	stale  bool               // what follows must be made anew
-	local  map[string][]*pool // pools of one node alone, by that
-	shared []*pool            // the others
+	stale  bool               // local and shared must be rebuilt
+	local  map[string][]*pool // by node: pools that only this node can use
+	shared []*pool            // all other pools
 }
 
 type poolID struct{ driver, name string }
 
-// pool is the slices of one pool.
+// pool holds the slices of one pool.
 type pool struct {
 	poolID
 	slices map[string]*slice // of all generations, by name
 
-	// Of the newest generation, in the order of names.
+	// current holds the slices of the newest generation, sorted by name.
 	current    []*slice
 	incomplete bool // slices are missing
-	invalid    bool // they do not fit together
+	invalid    bool // the slices contradict each other
 	counters   map[string]map[string]resourcev1.Counter
 	devices    map[string]*entry
 }
@@ -42,7 +42,7 @@ func NewCatalog() *Catalog {
 	return &Catalog{pools: map[poolID]*pool{}, rules: map[string]*resourcev1.DeviceTaintRule{}}
 }
 
-// SetSlice takes in a slice.
+// SetSlice adds or updates a slice.
 func (c *Catalog) SetSlice(o *resourcev1.ResourceSlice) {
 	c.DropSlice(o)
 	id := poolID{o.Spec.Driver, o.Spec.Pool.Name}
@@ -55,7 +55,7 @@ func (c *Catalog) SetSlice(o *resourcev1.ResourceSlice) {
 	c.renew(p)
 }
 
-// DropSlice forgets a slice.
+// DropSlice removes a slice.
 func (c *Catalog) DropSlice(o *resourcev1.ResourceSlice) {
 	p := c.pools[poolID{o.Spec.Driver, o.Spec.Pool.Name}]
 	if p == nil || p.slices[o.Name] == nil {
@@ -69,13 +69,13 @@ func (c *Catalog) DropSlice(o *resourcev1.ResourceSlice) {
 	c.renew(p)
 }
 
-// SetRule takes in a rule that taints devices.
+// SetRule adds or updates a rule that taints devices.
 func (c *Catalog) SetRule(r *resourcev1.DeviceTaintRule) {
 	c.rules[r.Name] = r
 	c.taint()
 }
 
-// DropRule forgets one.
+// DropRule removes a rule.
 func (c *Catalog) DropRule(r *resourcev1.DeviceTaintRule) {
 	delete(c.rules, r.Name)
 	c.taint()
@@ -100,9 +100,9 @@ func (c *Catalog) taintPool(p *pool) {
 	}
 }
 
-// renew looks at the newest generation of a pool. A pool of which slices are missing is being updated, and one with
-// devices of one name twice or with counters that nobody has declared cannot be counted: nothing is allocated from
-// either.
+// renew rebuilds a pool from its newest generation. Nothing is allocated from an incomplete pool, which is being
+// updated. Nothing is allocated either from an invalid pool, which has two devices of one name or uses undeclared
+// counters.
 func (c *Catalog) renew(p *pool) {
 	c.stale = true
 	newest := int64(-1)
@@ -141,7 +141,7 @@ func (c *Catalog) renew(p *pool) {
 	c.taintPool(p)
 }
 
-// near returns the pools that may have devices for a node, ordered by driver and name.
+// near returns the pools that may have devices for a node, sorted by driver and name.
 func (c *Catalog) near(node string) []*pool {
 	if c.stale {
 		c.stale, c.local, c.shared = false, map[string][]*pool{}, nil
@@ -161,7 +161,7 @@ func (c *Catalog) near(node string) []*pool {
 	return out
 }
 
-// only is the one node from which a pool can be reached; empty: there may be others.
+// only returns the one node that can use a pool. It returns "" if there may be several.
 func (p *pool) only() string {
 	name := ""
 	for _, s := range p.current {
@@ -173,7 +173,8 @@ func (p *pool) only() string {
 	return name
 }
 
-// reachable are the devices of a pool for a node. relevant says whether any of its slices is for the node at all.
+// reachable returns the devices of a pool that a node can use. relevant reports whether any of the pool's slices is for
+// the node.
 func (p *pool) reachable(n *corev1.Node) (devices []*entry, relevant bool) {
 	for _, s := range p.current {
 		relevant = relevant || s.reach != nil && s.reach.from(n)

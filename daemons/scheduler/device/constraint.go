@@ -7,20 +7,21 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// constraint is one demand on devices together.
+// constraint is a constraint on several devices of a claim.
 type constraint struct {
-	requests  []string // all when empty
+	requests  []string // empty means all requests
 	attribute resourcev1.FullyQualifiedName
 	distinct  bool
 }
 
-// concerns says whether a request's devices count; a subrequest goes by its own name and by that of its request.
+// concerns reports whether the constraint covers a request. A subrequest is covered by its own name or by that of its
+// request.
 func (c *constraint) concerns(request string) bool {
 	parent, _, _ := strings.Cut(request, "/")
 	return len(c.requests) == 0 || slices.Contains(c.requests, request) || slices.Contains(c.requests, parent)
 }
 
-// admits says whether a device may join those that were picked. One without the attribute may not.
+// admits reports whether a device may be combined with those that were picked. A device without the attribute may not.
 func (c *constraint) admits(request string, e *entry, picked []pick) bool {
 	if !c.concerns(request) {
 		return true
@@ -38,20 +39,20 @@ func (c *constraint) admits(request string, e *entry, picked []pick) bool {
 			return false
 		}
 		if !c.distinct {
-			return true // all that were picked are alike
+			return true // all picked devices have the same value
 		}
 	}
 	return true
 }
 
-// value is an attribute of one of four types, comparable.
+// value is a comparable attribute of one of four types.
 type value struct {
 	kind rune
 	n    int64
 	text string
 }
 
-// attribute looks an attribute up. What a driver calls by a bare name is in its own domain.
+// attribute returns an attribute of a device. A name without a domain belongs to the driver's domain.
 func attribute(e *entry, name resourcev1.FullyQualifiedName) (value, bool) {
 	a, ok := e.Attributes[resourcev1.QualifiedName(name)]
 	if !ok {

@@ -8,7 +8,7 @@ import (
 // Counter counts the devices of one class.
 type Counter struct{ any *option }
 
-// NewCounter reads a class. The error is an expression that does not compile.
+// NewCounter returns a counter for a class. It returns an error if an expression of the class does not compile.
 func NewCounter(class *resourcev1.DeviceClass, compile Compiler) (*Counter, error) {
 	o, err := newOption(&resourcev1.ResourceClaim{}, "count", &resourcev1.ExactDeviceRequest{
 		DeviceClassName: class.Name, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
@@ -19,8 +19,8 @@ func NewCounter(class *resourcev1.DeviceClass, compile Compiler) (*Counter, erro
 	return &Counter{o}, nil
 }
 
-// On is how many devices of the class can be reached from a node, and how many of these are allocated. A class that
-// cannot be asked about a device has none.
+// On returns the number of devices of the class that a node can use, and how many of them are allocated. Both are 0 if
+// an expression of the class fails for a device.
 func (c *Counter) On(n *corev1.Node, catalog *Catalog, use *Use) (all, taken int64) {
 	for _, p := range catalog.near(n.Name) {
 		devices, _ := p.reachable(n)

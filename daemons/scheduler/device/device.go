@@ -1,6 +1,6 @@
-// Package device decides which devices a claim gets: it knows what drivers tell of their devices (Catalog), what is
-// taken of them (Use), and finds for the claims of a pod devices that can be reached from a node. It asks nobody and
-// writes nothing. Which claims those are, when to look, and what is written of the answer is left to the scheduler.
+// Package device decides which devices a claim gets. It knows the published devices (Catalog) and their allocations
+// (Use), and selects devices that a node can use for a pod's claims. It makes no requests. The scheduler decides which
+// claims to allocate and when, and writes the result.
 package device
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// ID names a device.
+// ID identifies a device.
 type ID struct{ Driver, Pool, Device string }
 
 // entry is a device of a slice.
@@ -21,10 +21,10 @@ type entry struct {
 	*resourcev1.Device
 	slice   *slice
 	reach   *reach
-	lacking string // what of it is not carried out; empty: nothing
+	lacking string // name of an unsupported feature; empty if there is none
 	taints  []resourcev1.DeviceTaint
 
-	selected map[string]verdict // by expression
+	selected map[string]verdict // by expression: its result for this device
 }
 
 type verdict struct {
@@ -32,17 +32,17 @@ type verdict struct {
 	err error
 }
 
-// slice is a ResourceSlice as it is looked up.
+// slice is a ResourceSlice prepared for the search.
 type slice struct {
 	*resourcev1.ResourceSlice
-	reach   *reach // nil: each device has its own
+	reach   *reach // nil if each device has its own
 	devices []*entry
-	groups  bool // some device has compatibility groups
+	groups  bool // some devices have compatibility groups
 }
 
-// reach says from which nodes devices can be used.
+// reach holds which nodes can use a device.
 type reach struct {
-	node     string // the only one; empty: not limited by name
+	node     string // the only node; empty if it is not limited by name
 	selector *corev1.NodeSelector
 	parsed   *nodeaffinity.NodeSelector
 	all      bool
@@ -55,7 +55,7 @@ func newReach(name *string, selector *corev1.NodeSelector, all *bool) *reach {
 	}
 	if selector != nil {
 		if parsed, err := nodeaffinity.NewNodeSelector(selector); err == nil {
-			r.parsed = parsed // one that cannot be read selects nothing
+			r.parsed = parsed // an invalid selector selects nothing
 		}
 	}
 	return r
@@ -98,7 +98,7 @@ func newSlice(o *resourcev1.ResourceSlice) *slice {
 	return s
 }
 
-// lacking names what is said of a device that would have to be carried out with it and is not. None of it is stable.
+// lacking returns the name of an unsupported feature of a device, or "". None of these features is stable.
 func lacking(s *resourcev1.ResourceSlice, d *resourcev1.Device) string {
 	switch {
 	case len(d.BindingConditions) > 0:
@@ -116,7 +116,7 @@ func lacking(s *resourcev1.ResourceSlice, d *resourcev1.Device) string {
 	return ""
 }
 
-// selector is where the devices can be used that a claim has got on a node. nil: everywhere.
+// selector returns the nodes on which devices that were allocated on node can be used. nil means all nodes.
 func selector(devices []*entry, node string) *corev1.NodeSelector {
 	var term corev1.NodeSelectorTerm
 	add := func(to *[]corev1.NodeSelectorRequirement, more []corev1.NodeSelectorRequirement) {

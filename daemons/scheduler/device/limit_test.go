@@ -11,13 +11,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// A search that would take too long ends, by tries or by time as is configured.
+// A search that takes too long ends, after a number of tries or a time as configured.
 func TestASearchForDevicesEnds(t *testing.T) {
 	var names []string
 	for i := range 60 {
 		names = append(names, fmt.Sprintf("d%02d", i))
 	}
-	// Eight devices of different kinds are asked for, and there are seven kinds.
+	// Eight devices of different types are requested, and there are seven types.
 	c := NewCatalog()
 	c.SetSlice(sliceOf("s", func(s *resourcev1.ResourceSliceSpec) {
 		for i := range s.Devices {
@@ -32,7 +32,7 @@ func TestASearchForDevicesEnds(t *testing.T) {
 	}
 	easy := claimOf(nil)
 	looks := 0
-	// after is a time that is over when it has been looked at so often.
+	// after returns a Start function whose time is over after n checks.
 	after := func(n int) func() func() bool {
 		return func() func() bool {
 			looks = 0

@@ -8,24 +8,25 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// Plan is what claims ask for, read once for all nodes.
+// Plan holds the requests of claims, prepared once for all nodes.
 type Plan struct {
-	// Start begins a search on one node, and returns what says that it has taken too long; nil bounds it by tries.
+	// Start starts the clock for a search on one node. It returns a function that reports whether the search has taken
+	// too long. If Start is nil, the number of tries is limited.
 	Start func() (late func() bool)
 
 	claims []*ask
 }
 
-// ask is one claim.
+// ask holds the requests of one claim.
 type ask struct {
 	claim       *resourcev1.ResourceClaim
-	requests    [][]*option // of each, the first that can be had
+	requests    [][]*option // by request: its options in order of preference
 	constraints []constraint
 }
 
-// option is a request or a subrequest.
+// option is a request or subrequest.
 type option struct {
-	name        string // request, or request/subrequest
+	name        string // REQUEST or REQUEST/SUBREQUEST
 	claim       string // namespace/name
 	class       *resourcev1.DeviceClass
 	selectors   []condition
@@ -42,14 +43,14 @@ type condition struct {
 	origin string // for messages
 }
 
-// Compiler compiles expressions about devices; the scheduler keeps what it has returned.
+// Compiler compiles expressions about devices. The scheduler caches the results.
 type Compiler func(text string) (*expression.Device, error)
 
-// Classes returns a class by name, nil if there is none.
+// Classes returns a class by name, or nil.
 type Classes func(name string) *resourcev1.DeviceClass
 
-// NewPlan reads claims. The error says what no node can change: a class that is not there, an expression that does not
-// compile, more devices than a claim may have, or something that is not carried out.
+// NewPlan prepares claims. It returns an error for problems that no node can solve: a missing class, an expression that
+// does not compile, too many devices in a claim, or an unsupported feature.
 func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compiler) (*Plan, error) {
 	p := &Plan{}
 	for _, c := range claims {
@@ -98,7 +99,7 @@ func NewPlan(claims []*resourcev1.ResourceClaim, classes Classes, compile Compil
 	return p, nil
 }
 
-// least is how many devices there will be at least.
+// least returns the minimum number of devices for the option.
 func (o *option) least() int {
 	if o.all {
 		return 1
@@ -188,11 +189,11 @@ func newOption(
 	return o, nil
 }
 
-// verdictsKept bounds the expressions whose answers are kept for a device.
+// verdictsKept is the maximum number of cached expression results per device.
 const verdictsKept = 64
 
-// selects says whether a device satisfies all expressions. What was found out about a device holds as long as its slice
-// does.
+// selects reports whether a device satisfies all expressions. Results are cached as long as the device's slice is
+// unchanged.
 func (o *option) selects(e *entry) (bool, error) {
 	for _, c := range o.selectors {
 		v, known := e.selected[c.text]

@@ -15,20 +15,20 @@ import (
 	"clusterctl/daemons/kinds/expression"
 )
 
-// thing is a device of a small world, wish what a claim wants of it: both as plain values.
+// thing is a device in a small model, and wish is a request for devices. Both are plain values.
 type thing struct {
 	name                        string
 	color, size                 int
 	tainted, multi, here, taken bool
-	slots                       int // of the pool's counter
+	slots                       int // draw on the pool's counter
 }
 
 type wish struct {
 	name             string
-	color            int // 0: any
+	color            int // 0 means any
 	count            int
-	all, admin, calm bool // calm tolerates taints
-	capacity         int  // 0: says nothing
+	all, admin, calm bool // calm means that it tolerates taints
+	capacity         int  // 0 means none
 }
 
 type world struct {
@@ -39,11 +39,11 @@ type world struct {
 
 type wanted struct {
 	requests  [][]wish
-	alike     bool // of one color
-	different bool // of different colors
+	alike     bool // all have the same color
+	different bool // all have different colors
 }
 
-// choice is a wish with the devices that it gets.
+// choice is a wish with its devices.
 type choice struct {
 	claim  int
 	wish   wish
@@ -93,7 +93,7 @@ func drawWorld(t *rapid.T) world {
 	return w
 }
 
-// fits says whether a thing would do for a wish by itself.
+// fits reports whether a thing matches a wish, regardless of other choices.
 func (w world) fits(x thing, o wish) bool {
 	return x.here && (o.color == 0 || o.color == x.color) && o.capacity <= x.size
 }
@@ -105,7 +105,7 @@ func consumed(x thing, o wish) int {
 	return o.capacity
 }
 
-// holds says whether choices are right together, looked at as a whole.
+// holds reports whether choices are valid together.
 func (w world) holds(choices []choice) bool {
 	whole, shared, drawn := map[int]int{}, map[int]int{}, map[int]bool{}
 	for i, x := range w.things {
@@ -171,7 +171,7 @@ func (w world) holds(choices []choice) bool {
 	return true
 }
 
-// possible enumerates everything.
+// possible reports whether there is a valid choice, by trying all combinations.
 func (w world) possible(claim, request int, made []choice) bool {
 	if claim == len(w.claims) {
 		return w.holds(made)
@@ -211,7 +211,7 @@ func (w world) possible(claim, request int, made []choice) bool {
 	return false
 }
 
-// objects are the world as the API has it.
+// objects converts the model to API objects.
 func (w world) objects() (*Catalog, *Use, []*resourcev1.ResourceClaim) {
 	c, use := NewCatalog(), NewUse()
 	pool := resourcev1.ResourcePool{Name: "p", ResourceSliceCount: 2}
@@ -391,7 +391,7 @@ func TestClaimsGetDevicesWhereverAnyChoiceIsRight(t *testing.T) {
 	}
 }
 
-// choices reads a claim's result, and demands that every request has as many devices as it wants.
+// choices converts a claim's allocation, and fails unless every request has the wanted number of devices.
 func choices(t *rapid.T, w world, claim int, a *Allocation) []choice {
 	got := map[string][]int{}
 	for _, r := range a.Result.Devices.Results {

@@ -9,21 +9,21 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Allocation is what one claim gets. Shares of devices have no names yet.
+// Allocation is the result for one claim. Shares of devices have no IDs yet.
 type Allocation struct {
 	Claim  *resourcev1.ResourceClaim
 	Result *resourcev1.AllocationResult
-	Shares []int // results that are shares, for which names are to be made
+	Shares []int // indexes of the results that need a share ID
 }
 
-// Name gives every share its name.
+// Name sets the share IDs.
 func (a *Allocation) Name(name func() types.UID) {
 	for _, i := range a.Shares {
 		a.Result.Devices.Results[i].ShareID = ptr.To(name())
 	}
 }
 
-// results are what was picked, as claims' statuses have it.
+// results converts the picked devices to allocations.
 func (s *search) results() []*Allocation {
 	var out []*Allocation
 	for i, a := range s.claims {
@@ -53,7 +53,7 @@ func (s *search) results() []*Allocation {
 	return out
 }
 
-// chosen is for each request of the claim the option that was picked.
+// chosen returns the option that was picked for each request of the claim.
 func (a *ask) chosen(picked []pick) []*option {
 	var out []*option
 	for _, options := range a.requests {
@@ -67,8 +67,8 @@ func (a *ask) chosen(picked []pick) []*option {
 	return out
 }
 
-// config gathers the configurations that drivers are to read: those of the classes first, then the claim's own, each
-// with the requests that it is for, none where it is for all.
+// config returns the configurations for the drivers: those of the classes first, then the claim's own. Each lists the
+// requests that it is for; an empty list means all.
 func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 	var out []resourcev1.DeviceAllocationConfiguration
 	chosen := a.chosen(picked)
@@ -109,7 +109,7 @@ func (a *ask) config(picked []pick) []resourcev1.DeviceAllocationConfiguration {
 	return out
 }
 
-// Reaches says whether claims that have their devices can be used on a node.
+// Reaches reports whether an allocation can be used on a node.
 func Reaches(a *resourcev1.AllocationResult, n *corev1.Node) bool {
 	if a == nil || a.NodeSelector == nil {
 		return true
@@ -117,14 +117,14 @@ func Reaches(a *resourcev1.AllocationResult, n *corev1.Node) bool {
 	return newReach(nil, a.NodeSelector, nil).from(n)
 }
 
-// Choosy says whether any request has options.
+// Choosy reports whether any request has several options.
 func (p *Plan) Choosy() bool {
 	return slices.ContainsFunc(p.claims, func(a *ask) bool {
 		return slices.ContainsFunc(a.requests, func(options []*option) bool { return len(options) > 1 })
 	})
 }
 
-// Preference is how well allocations are, by the options that were had: the earlier the better.
+// Preference returns a score for allocations: the earlier the options that were picked, the higher the score.
 func Preference(list []*Allocation) int64 {
 	var sum int64
 	for _, a := range list {

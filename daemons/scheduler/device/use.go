@@ -5,25 +5,25 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Use counts which devices are allocated. Administrative access does not count: it leaves the device to others.
+// Use counts the allocations of devices. Admin access does not count, since it leaves the device to others.
 type Use struct {
 	whole  map[ID]int
 	shares map[ID]*share
 }
 
-// share is what several have of one device.
+// share counts the shares of one device.
 type share struct {
 	count    int
 	consumed map[resourcev1.QualifiedName]resource.Quantity
 }
 
-// NewUse returns that nothing is allocated.
+// NewUse returns a Use without allocations.
 func NewUse() *Use { return &Use{map[ID]int{}, map[ID]*share{}} }
 
-// Add counts what a claim has.
+// Add counts an allocation.
 func (u *Use) Add(a *resourcev1.AllocationResult) { u.count(a, 1) }
 
-// Remove takes that back.
+// Remove reverts Add.
 func (u *Use) Remove(a *resourcev1.AllocationResult) { u.count(a, -1) }
 
 func (u *Use) count(a *resourcev1.AllocationResult, times int) {
@@ -57,7 +57,7 @@ func (u *Use) share(id ID, consumed map[resourcev1.QualifiedName]resource.Quanti
 	}
 }
 
-// add counts what one more consumes, or one less.
+// add adds one share's consumption, or removes it if times is negative.
 func (s *share) add(consumed map[resourcev1.QualifiedName]resource.Quantity, times int) {
 	for name, q := range consumed {
 		total := s.consumed[name].DeepCopy()
@@ -71,5 +71,5 @@ func (s *share) add(consumed map[resourcev1.QualifiedName]resource.Quantity, tim
 	s.count += times
 }
 
-// taken says whether any claim has a device or a share of it.
+// taken reports whether a device or a share of it is allocated.
 func (u *Use) taken(id ID) bool { return u.whole[id] > 0 || u.shares[id] != nil }

@@ -12,8 +12,8 @@ var (
 	shunned = open("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
 )
 
-// podAffinity refuses nodes that are not near the pods which the pod wants near, that are near those which it does not,
-// or near those which do not want it.
+// podAffinity refuses nodes that violate the pod's required affinity or anti-affinity, or the required anti-affinity of
+// pods on nodes.
 func podAffinity(t *Task) Check {
 	shape := t.Pod.Shape
 	others := t.Others(shape)
@@ -44,8 +44,8 @@ func podAffinity(t *Task) Check {
 	}
 }
 
-// isNear says whether a pod that all terms are about is in the node's domain of each. The first pod of a group that
-// wants to be together may go wherever there are domains.
+// isNear reports whether each term has a selected pod in the node's domain. The first pod of a group with affinity to
+// itself may go to any node with the domains.
 func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	near, anywhere := true, false
 	for _, table := range tables {
@@ -58,8 +58,8 @@ func isNear(tables []*cluster.Table, n *cluster.Node, self bool) bool {
 	return near || !anywhere && self
 }
 
-// affinityConcerned says whether an event is about pods that the pod's terms are about, or whose terms are about it, or
-// about a node that changes its domain for one of these terms.
+// affinityConcerned reports whether an event may help. It may if the pod's terms select the event's pod, or the other
+// way round. It may also if a node changed its domain for one of these terms.
 func affinityConcerned(t *Task, what Happened) bool {
 	if what.Event == DomainsChanged && what.Before != nil {
 		moved := func(term cluster.Term) bool { return what.Node.Moved(what.Before, term.Key) }
@@ -88,7 +88,7 @@ func aboutEachOther(t *Task, mine, theirs *cluster.Shape) bool {
 	return about(mine.Affinity, theirs) || about(mine.AntiAffinity, theirs) || about(theirs.AntiAffinity, mine)
 }
 
-// affinityScore adds up what being near other pods is worth to them and to this one.
+// affinityScore sums up the preferences of the pod and of pods on nodes for being near each other.
 func affinityScore(t *Task, _ []*cluster.Node) Rate {
 	shape, hard := t.Pod.Shape, t.Args.HardAffinityWeight
 	type preference struct {

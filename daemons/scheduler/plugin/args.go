@@ -7,24 +7,24 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// Args are a profile's arguments of plugins.
+// Args are a profile's plugin arguments.
 type Args struct {
 	Fit                  Strategy
 	IgnoredResources     map[corev1.ResourceName]bool
-	IgnoredGroups        map[string]bool // by what stands before the slash
+	IgnoredGroups        map[string]bool // by the part before the slash
 	Balanced             []Weighted
 	AddedAffinity        *nodeaffinity.NodeSelector
 	AddedPreferred       *nodeaffinity.PreferredSchedulingTerms
 	HardAffinityWeight   int64
-	IgnoreTheirPreferred bool    // of pods on nodes, for those without affinity of their own
-	VolumeShape          []Point // by the share of volumes and of the room for them that claims take
-	// DeviceTimeout bounds the search for devices on one node; zero bounds it by nothing. Without one it is bounded by
-	// tries.
+	IgnoreTheirPreferred bool    // ignore preferences of pods on nodes for pods without affinity terms of their own
+	VolumeShape          []Point // by utilization: the share of volumes, or of capacity, that claims take
+	// DeviceTimeout bounds the search for devices on one node. Zero means no limit. If it is nil, the number of tries
+	// is limited instead.
 	DeviceTimeout *time.Duration
-	// DefaultConstraints are for pods without constraints, by their siblings. Nodes that lack a key of theirs are
-	// ranked all the same when they are Kubernetes' own.
+	// DefaultConstraints apply to pods without constraints, and count sibling pods. Nodes that lack one of the keys are
+	// still ranked if the constraints are Kubernetes' own defaults.
 	DefaultConstraints []DefaultConstraint
-	OwnConstraints     bool // they are not
+	OwnConstraints     bool // they were configured, and are not Kubernetes' own defaults
 }
 
 // DefaultConstraint is a constraint without a selector.
@@ -41,27 +41,27 @@ type Weighted struct {
 	Weight int64
 }
 
-// Strategy says which nodes are the better ones by what is left on them.
+// Strategy defines how the remaining resources of a node determine its score.
 type Strategy struct {
 	Kind      StrategyKind
 	Resources []Weighted
-	Shape     []Point // of RequestedToCapacityRatio, by growing utilization
+	Shape     []Point // of RequestedToCapacityRatio, by increasing utilization
 }
 
-// StrategyKind is a way to rate what is taken of a node.
+// StrategyKind is a way to rate the used resources of a node.
 type StrategyKind int
 
-// The ways there are.
+// Kinds of strategies.
 const (
 	LeastAllocated StrategyKind = iota
 	MostAllocated
 	RequestedToCapacityRatio
 )
 
-// Point is a score, of MaxScore, at a utilization in percent.
+// Point is a score, up to MaxScore, at a utilization in percent.
 type Point struct{ Utilization, Score int64 }
 
-// DefaultArgs are the documented defaults.
+// DefaultArgs returns the documented defaults.
 func DefaultArgs() *Args {
 	both := []Weighted{{corev1.ResourceCPU, 1}, {corev1.ResourceMemory, 1}}
 	return &Args{

@@ -16,7 +16,7 @@ import (
 
 const dynamicResources = "DynamicResources"
 
-// DevicesElsewhere refuses nodes from which devices cannot be used that a claim has.
+// DevicesElsewhere refuses nodes that cannot use the devices of an allocated claim.
 var DevicesElsewhere = final(dynamicResources, "resourceclaim not available on the node")
 
 var (
@@ -27,25 +27,25 @@ var (
 	devicesLate    = open(dynamicResources, device.ErrTimedOut.Error())
 )
 
-// Claims are a pod's claims of devices.
+// Claims holds a pod's ResourceClaims.
 type Claims struct {
 	All       []*resourcev1.ResourceClaim
-	Allocated []*resourcev1.ResourceClaim // that have their devices
+	Allocated []*resourcev1.ResourceClaim // those that have devices
 	open      []*resourcev1.ResourceClaim // the others
 
-	extended bool                // the pod asks for extended resources that may be had as devices
-	leftOver bool                // there is a claim for these of an earlier try, which has to go first
-	plans    map[string]*planned // by these resources
+	extended bool                // the pod requests extended resources that devices may provide
+	leftOver bool                // a claim for them from an earlier attempt must be deleted first
+	plans    map[string]*planned // by the extended resources that a node provides as devices
 }
 
-// planned is what the claims ask for on nodes that have the same extended resources as devices.
+// planned holds the requests for devices on nodes that provide the same extended resources as devices.
 type planned struct {
-	special *Special     // the claim for these; nil: none is needed
-	plan    *device.Plan // for it and the pod's own claims; nil: there are none
+	special *Special     // claim for the extended resources; nil if none is needed
+	plan    *device.Plan // requests of that claim and of the pod's own claims; nil if there are none
 	refusal *Refusal
 }
 
-// On says what the pod's claims ask for on a node that do not have their devices yet.
+// On returns the requests of the pod's unallocated claims on a node.
 func (c *Claims) On(t *Task, n *cluster.Node) (*Special, *device.Plan, *Refusal) {
 	var names []corev1.ResourceName
 	if c.leftOver {
@@ -87,7 +87,7 @@ func (c *Claims) plan(t *Task, names []corev1.ResourceName) *planned {
 	return p
 }
 
-// ClaimsOf looks up a pod's claims of devices, or says why they cannot be used on any node.
+// ClaimsOf returns a pod's ResourceClaims, or why no node can satisfy them.
 func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 	refuse := func(format string, args ...any) (Claims, *Refusal) {
 		return c, final(dynamicResources, fmt.Sprintf(format, args...))
@@ -131,13 +131,13 @@ func ClaimsOf(t *Task) (c Claims, r *Refusal) {
 	return c, own.refusal
 }
 
-// within says from now on whether more time has passed than there is; zero is no bound.
+// within returns a function that reports whether more than limit has passed since this call. Zero means no limit.
 func within(limit time.Duration, now func() time.Time) (late func() bool) {
 	began := now()
 	return func() bool { return limit > 0 && now().Sub(began) > limit }
 }
 
-// ReservedFor says whether a claim is reserved for somebody.
+// ReservedFor reports whether a claim is reserved for an object.
 func ReservedFor(claim *resourcev1.ResourceClaim, uid types.UID) bool {
 	for _, r := range claim.Status.ReservedFor {
 		if r.UID == uid {
@@ -147,7 +147,7 @@ func ReservedFor(claim *resourcev1.ResourceClaim, uid types.UID) bool {
 	return false
 }
 
-// devicesUnusable refuses pods with a claim of devices that no node can make usable.
+// devicesUnusable refuses pods with a ResourceClaim that no node can satisfy.
 func devicesUnusable(t *Task) *Refusal {
 	if !wantsDevices(t) {
 		return nil
@@ -156,7 +156,8 @@ func devicesUnusable(t *Task) *Refusal {
 	return r
 }
 
-// devicesFit refuses nodes on which the devices of a claim cannot be used, and those where no devices are left for one.
+// devicesFit refuses nodes that cannot use the devices of an allocated claim, and nodes without enough devices for the
+// others.
 func devicesFit(t *Task) Check {
 	if !wantsDevices(t) {
 		return nil
@@ -192,7 +193,7 @@ func devicesFit(t *Task) Check {
 	}
 }
 
-// devicesScore prefers nodes where claims get what they would rather have.
+// devicesScore prefers nodes on which claims get more preferred options.
 func devicesScore(t *Task, _ []*cluster.Node) Rate {
 	if len(t.Pod.Devices) == 0 {
 		return nil
@@ -214,12 +215,12 @@ func devicesScore(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-// wantsDevices says whether a pod has claims of devices, or asks for extended resources that may be had as devices.
+// wantsDevices reports whether a pod has ResourceClaims, or requests extended resources that devices may provide.
 func wantsDevices(t *Task) bool {
 	return len(t.Pod.Devices) > 0 || len(t.Pod.Askers) > 0 && backable(t)
 }
 
-// devicesConcerned says whether an event about a claim may help: it is the pod's, or its devices are free.
+// devicesConcerned reports whether an event about a ResourceClaim may help: it is the pod's, or it has freed devices.
 func devicesConcerned(t *Task, what Happened) bool {
 	if what.Claim == "" || what.Freed {
 		return true

@@ -17,26 +17,27 @@ import (
 	"clusterctl/daemons/scheduler/device"
 )
 
-// ClaimLeftOver refuses nodes while there is a claim of an earlier try for the pod's extended resources.
+// ClaimLeftOver refuses nodes while the claim of an earlier attempt for the pod's extended resources exists.
 var ClaimLeftOver = final(dynamicResources, "cannot schedule extended resource claim")
 
 var nobodyHasDevice = final(dynamicResources, "cannot fit resource")
 
-// specialName stands for the name of a claim that is made when its pod is bound; no object can have it.
+// specialName is a placeholder for the name of a claim that is created when its pod is bound. It is not a valid object
+// name.
 const specialName = "<extended-resources>"
 
-// Special is the claim for those of a pod's extended resources that a node has as devices of a class.
+// Special is the claim for the extended resources of a pod that a node provides as devices of a class.
 type Special struct {
 	Claim    *resourcev1.ResourceClaim
-	Mappings []corev1.ContainerExtendedResourceRequest // which of its requests are for which container
+	Mappings []corev1.ContainerExtendedResourceRequest // which request is for which container
 }
 
-// backed says whether a node has an extended resource as devices of a class alone.
+// backed reports whether a node provides an extended resource only as devices of a class.
 func backed(t *Task, n *cluster.Node, name corev1.ResourceName) bool {
 	return n.Allocatable.Other[name] == 0 && cluster.Backable(name) && t.Devices.ClassFor(name) != nil
 }
 
-// backable says whether there is a class for any extended resource that the pod asks for.
+// backable reports whether a class provides any of the pod's extended resources.
 func backable(t *Task) bool {
 	return slices.ContainsFunc(t.Pod.Askers, func(a cluster.Asker) bool {
 		return slices.ContainsFunc(
@@ -46,7 +47,7 @@ func backable(t *Task) bool {
 	})
 }
 
-// backedOn are the extended resources of a pod that a node has as devices, ordered by name.
+// backedOn returns the extended resources of a pod that a node provides as devices, sorted by name.
 func backedOn(t *Task, n *cluster.Node) ([]corev1.ResourceName, *Refusal) {
 	var out []corev1.ResourceName
 	for _, name := range slices.Sorted(maps.Keys(t.Pod.Requests.Other)) {
@@ -56,14 +57,13 @@ func backedOn(t *Task, n *cluster.Node) ([]corev1.ResourceName, *Refusal) {
 		if backed(t, n, name) {
 			out = append(out, name)
 		} else if _, known := n.Allocatable.Other[name]; !known {
-			return nil, nobodyHasDevice // the arguments have the other filter ignore it
+			return nil, nobodyHasDevice // the other filter may be configured to ignore this resource
 		}
 	}
 	return out, nil
 }
 
-// special is the claim of devices for extended resources of a pod, under a UID of its own until there is an object for
-// it.
+// special returns the claim for a pod's extended resources. It has a placeholder UID until the object exists.
 func special(t *Task, names []corev1.ResourceName) *Special {
 	out := &Special{Claim: &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: t.Pod.Namespace, Name: specialName, GenerateName: t.Pod.Name + "-extended-resources-",
@@ -83,18 +83,19 @@ func special(t *Task, names []corev1.ResourceName) *Special {
 	return out
 }
 
-// backing is the requests of devices for one extended resource.
+// backing holds the device requests for one extended resource.
 type backing struct {
 	class    string
 	requests []resourcev1.DeviceRequest
 	mappings []corev1.ContainerExtendedResourceRequest
 }
 
-// newBacking has each container that goes on running request its own devices. One that ends before the next container
-// starts uses what those after it have requested, and all of them share one more request for what that lacks.
+// newBacking returns the device requests for an extended resource. Each container that keeps running requests its own
+// devices. An init container that ends before the next one starts uses the devices of later containers. If these are
+// not enough, one additional request covers the rest for all such containers.
 func newBacking(t *Task, name corev1.ResourceName) *backing {
 	b := &backing{class: t.Devices.ClassFor(name).Name}
-	own := map[int]*resourcev1.DeviceRequest{} // by container
+	own := map[int]*resourcev1.DeviceRequest{} // by the container's index
 	for i := range t.Pod.Askers {
 		a := &t.Pod.Askers[i]
 		if w := wanted(a, name); w != nil && !a.Once {
@@ -123,7 +124,7 @@ func newBacking(t *Task, name corev1.ResourceName) *backing {
 			if r := b.request(a, w, left); more == nil || more.Exactly.Count < left {
 				more = &r
 			}
-			b.use(a, w, "") // named below
+			b.use(a, w, "") // its request is set below
 		}
 	}
 	for i := range b.mappings[used:] {
@@ -155,7 +156,7 @@ func (b *backing) request(a *cluster.Asker, w *cluster.Wanted, count int64) reso
 	}
 }
 
-// use says that a container gets the devices of a request.
+// use records that a container gets the devices of a request.
 func (b *backing) use(a *cluster.Asker, w *cluster.Wanted, request string) {
 	b.mappings = append(
 		b.mappings,
@@ -167,7 +168,7 @@ func (b *backing) use(a *cluster.Asker, w *cluster.Wanted, request string) {
 	)
 }
 
-// classConcerned says whether a class stands, or stood, for an extended resource that the pod asks for.
+// classConcerned reports whether a class provides, or provided, an extended resource that the pod requests.
 func classConcerned(t *Task, what Happened) bool {
 	return slices.ContainsFunc(
 		what.Extended,
@@ -175,11 +176,11 @@ func classConcerned(t *Task, what Happened) bool {
 	)
 }
 
-// amount is how much a node has of a resource, and how much of that is taken.
+// amount returns how much of a resource a node has, and how much of it is used.
 type amount func(n *cluster.Node, name corev1.ResourceName) (has, taken int64)
 
-// devicesAs counts the devices that stand for extended resources of the pod which scores go by; nil: there are no such
-// resources.
+// devicesAs returns a function that counts the devices for those extended resources of the pod that scores use. It
+// returns nil if there are no such resources.
 func devicesAs(t *Task, resources []Weighted) amount {
 	var counters map[corev1.ResourceName]*device.Counter
 	for _, r := range resources {
@@ -206,7 +207,7 @@ func devicesAs(t *Task, resources []Weighted) amount {
 	}
 }
 
-// join makes a key of names.
+// join returns a map key for names.
 func join(names []corev1.ResourceName) string {
 	var b strings.Builder
 	for _, n := range names {

@@ -11,13 +11,13 @@ import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// What a node may lack, as bits: refusals for the usual ones are made once.
+// Bits for what a node lacks. Refusals for common combinations are created once.
 const (
 	lacksRoom = 1 << iota
 	lacksCPU
 	lacksMemory
 	lacksStorage
-	neverEnough // has not as much at all
+	neverEnough // the node's total is too small
 )
 
 var lackTexts = []string{"Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient ephemeral-storage"}
@@ -35,7 +35,7 @@ var lacking = func() (out [2 * neverEnough]*Refusal) {
 	return out
 }()
 
-// nodeResourcesFit refuses nodes that have not enough left of what the pod asks for.
+// nodeResourcesFit refuses nodes without enough free resources for the pod.
 func nodeResourcesFit(t *Task) Check {
 	asks := &t.Pod.Requests
 	var others []corev1.ResourceName
@@ -111,7 +111,7 @@ func lacks(asks *cluster.Resources, n *cluster.Node) int {
 	return bits
 }
 
-// counted says whether nodes have amounts of a resource: devices and huge pages.
+// counted reports whether a resource is countable: an extended resource or huge pages.
 func counted(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
@@ -121,7 +121,7 @@ func (a *Args) ignores(name corev1.ResourceName) bool {
 	return extended && (a.IgnoredResources[name] || a.IgnoredGroups[group])
 }
 
-// fitsNow says whether a node that has changed has enough left, or whether a class of devices stands for what the pod
+// fitsNow reports whether a changed node has enough free resources, or whether a device class may provide what the pod
 // lacks.
 func fitsNow(t *Task, what Happened) bool {
 	if what.Event == DevicesChanged {
@@ -130,10 +130,10 @@ func fitsNow(t *Task, what Happened) bool {
 	return what.Node == nil || lacks(&t.Pod.Requests, what.Node) == 0
 }
 
-// room is what is known of nodes' room for equal pods by the same arguments.
+// room returns the cached results about nodes for pods with the same requests and arguments.
 func (t *Task) room() *cluster.Room { return t.Room(&t.Pod.Requests, &t.Pod.Usual, t.Args) }
 
-// fitScore rates what would be left on a node by the profile's strategy; by default the more the better.
+// fitScore rates the remaining resources of a node by the profile's strategy. By default, more is better.
 func fitScore(t *Task, _ []*cluster.Node) Rate {
 	rate, room := fitRate(&t.Pod.Usual, &t.Args.Fit, devicesAs(t, t.Args.Fit.Resources)), t.room()
 	if room == nil {
@@ -167,7 +167,7 @@ func fitRate(asks *cluster.Resources, strategy *Strategy, devices amount) Rate {
 			}
 			rate := strategy.rate(taken+asks.Of(r.Name), has)
 			if rate == 0 && strategy.Kind == RequestedToCapacityRatio {
-				continue // has no say
+				continue // it does not count
 			}
 			total += rate * r.Weight
 			weights += r.Weight
@@ -198,7 +198,7 @@ func (s *Strategy) rate(taken, has int64) int64 {
 	return (has - taken) * MaxScore / has
 }
 
-// at is the score at a utilization, between the points of the shape.
+// at returns the score at a utilization, interpolated between the points of the shape.
 func (s *Strategy) at(utilization int64) int64 {
 	for i, p := range s.Shape {
 		if utilization > p.Utilization {
@@ -213,8 +213,8 @@ func (s *Strategy) at(utilization int64) int64 {
 	return s.Shape[len(s.Shape)-1].Score
 }
 
-// balancedScore prefers nodes whose shares in use of the resources come closer to each other by the pod. Pods that ask
-// for none of them are not ranked.
+// balancedScore prefers nodes on which the pod makes the used shares of resources more equal. Pods that request none of
+// the resources are not ranked.
 func balancedScore(t *Task, _ []*cluster.Node) Rate {
 	asks, resources := &t.Pod.Requests, t.Args.Balanced
 	if !slices.ContainsFunc(resources, func(r Weighted) bool { return asks.Of(r.Name) != 0 }) {
@@ -223,7 +223,7 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 	if slices.ContainsFunc(
 		resources,
 		func(r Weighted) bool { return counted(r.Name) },
-	) { // those that the pod does not want have no say
+	) { // countable resources that the pod does not request do not count
 		resources = slices.DeleteFunc(
 			slices.Clone(resources),
 			func(r Weighted) bool { return counted(r.Name) && asks.Of(r.Name) == 0 },
@@ -245,9 +245,10 @@ func balancedScore(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-// balance is from half of MaxScore, when one resource is all taken and another not at all, to MaxScore.
+// balance returns a score from MaxScore/2, if one resource is fully used and another not at all, to MaxScore, if all
+// are used equally.
 func balance(n *cluster.Node, asks *cluster.Resources, resources []Weighted, devices amount) int64 {
-	var few [4]float64 // on the stack
+	var few [4]float64 // avoids a heap allocation
 	shares, sum := few[:0], 0.0
 	for _, r := range resources {
 		has, taken := n.Allocatable.Of(r.Name), n.Requested.Of(r.Name)

@@ -10,46 +10,47 @@ import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// Event is a kind of change of the cluster, or several.
+// Event is a set of kinds of changes in the cluster.
 type Event uint8
 
-// Events by what they may help.
+// Kinds of events.
 const (
-	NodeChanged Event = 1 << iota // a node came, or changed in what matters
-	// a node is in other domains, counts no more or is gone, or a namespace has other labels
+	NodeChanged Event = 1 << iota // a node was added, or changed in a relevant way
+	// DomainsChanged: a node changed its domains, does not count any more or was removed, or a namespace's labels
+	// changed.
 	DomainsChanged
-	PodGone              // a pod ended, shrank, is on its way out, or lost the promise of a node
-	PodPlaced            // a pod came to a node, or its labels changed
-	StorageChanged       // claims, volumes, classes, or what drivers can attach
-	DevicesChanged       // claims of devices, their classes, or what drivers tell of devices
+	PodGone              // a pod ended, shrank, is being deleted, or lost its nomination
+	PodPlaced            // a pod got a node, or its labels changed
+	StorageChanged       // a change of claims, volumes, classes, or what drivers can attach
+	DevicesChanged       // a change of ResourceClaims, device classes, or published devices
 	Everything     Event = 1<<iota - 1
 )
 
-// Happened is an event and what it was about.
+// Happened is an event with the objects that it is about.
 type Happened struct {
 	Event
-	Node   *cluster.Node       // nil: any
+	Node   *cluster.Node       // nil means any node
 	Before *cluster.NodeObject // the node before its labels or taints changed
-	// Namespace says that it is a namespace whose labels have changed.
+	// Namespace reports whether the event is a change of a namespace's labels.
 	Namespace bool
-	Pod       *cluster.Pod // nil: any
-	Was       *cluster.Pod // the same pod before its labels changed
-	Leaving   bool         // the pod is on its node still: it is on its way out, or takes less room
-	Storage   any          // the object that came, changed or is gone; nil: any
-	Device    any          // likewise
-	Action    string       // what became of the object, by upstream's name; empty: it changed
-	Claim     string       // of devices, as namespace/name; empty: any
-	Freed     bool         // the claim has no devices any more
-	Extended  []string     // resources for which a class of devices stands, or has stood
+	Pod       *cluster.Pod // nil means any pod
+	Was       *cluster.Pod // the pod before its labels changed
+	Leaving   bool         // the pod is still on its node: it is being deleted, or uses less
+	Storage   any          // the object that was added, changed or deleted; nil means any
+	Device    any          // the same for DevicesChanged
+	Action    string       // upstream's name of the action; empty means an update
+	Claim     string       // ResourceClaim as namespace/name; empty means any
+	Freed     bool         // the ResourceClaim has no devices any more
+	Extended  []string     // extended resources that the device class provides or provided
 }
 
-// What may become of an object.
+// Actions on objects.
 const (
 	Came = "Add"
 	Gone = "Delete"
 )
 
-// Name is what metrics call an event: the kind of the object and what became of it.
+// Name returns the event's name in metrics: the kind of the object and the action.
 func (h Happened) Name() string {
 	action := cmp.Or(h.Action, "Update")
 	switch h.Event {
@@ -95,7 +96,7 @@ func storageKind(obj any) string {
 	return "PersistentVolumeClaim"
 }
 
-// deviceKind has the rules that taint devices be part of the slices that these are in.
+// deviceKind returns the kind of an object for metrics. Rules that taint devices count as slices.
 func deviceKind(obj any) string {
 	switch obj.(type) {
 	case *resourcev1.DeviceClass:

@@ -19,11 +19,11 @@ var (
 	portTaken        = open("NodePorts", "node(s) didn't have free ports for the requested pod ports")
 	undeclared       = final("NodeDeclaredFeatures", "node(s) didn't match Pod's required features")
 
-	// Unnamed is why nodes are not looked at that a pod's required node affinity does not name.
+	// Unnamed refuses nodes that a pod's required node affinity does not name, so that they are not checked.
 	Unnamed = final("NodeAffinity", "node(s) didn't satisfy plugin(s) [NodeAffinity]")
 )
 
-// nodeUnschedulable refuses cordoned nodes to pods that do not tolerate the taint that stands for it.
+// nodeUnschedulable refuses cordoned nodes for pods that do not tolerate the taint unschedulable.
 func nodeUnschedulable(t *Task) Check {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	if tolerates(t.Pod.Shape, &taint) {
@@ -37,7 +37,7 @@ func nodeUnschedulable(t *Task) Check {
 	}
 }
 
-// nodeName refuses all nodes but the one that the pod names.
+// nodeName refuses all nodes except the one in spec.nodeName.
 func nodeName(t *Task) Check {
 	want := t.Pod.NodeName
 	if want == "" {
@@ -51,8 +51,8 @@ func nodeName(t *Task) Check {
 	}
 }
 
-// taintToleration refuses nodes with a taint of effect NoSchedule or NoExecute that the pod does not tolerate. What
-// tolerates a taint, the operators Lt and Gt among them, is decided in daemons/api/tolerate.go.
+// taintToleration refuses nodes with a NoSchedule or NoExecute taint that the pod does not tolerate.
+// daemons/api/tolerate.go decides what tolerates a taint, including the operators Lt and Gt.
 func taintToleration(t *Task) Check {
 	shape := t.Pod.Shape
 	return func(n *cluster.Node) *Refusal {
@@ -78,7 +78,7 @@ func tolerates(s *cluster.Shape, taint *corev1.Taint) bool {
 	return slices.ContainsFunc(s.Tolerations, func(t corev1.Toleration) bool { return api.Tolerates(&t, taint) })
 }
 
-// fewestTaints counts the taints that only advise against a node.
+// fewestTaints counts the PreferNoSchedule taints that the pod does not tolerate.
 func fewestTaints(t *Task, _ []*cluster.Node) Rate {
 	if !t.Advised() {
 		return func(*cluster.Node) int64 { return 0 }
@@ -95,7 +95,7 @@ func fewestTaints(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-// termsConflict refuses pods of which every required term demands two names of its node.
+// termsConflict refuses pods whose required terms each demand two different node names.
 func termsConflict(t *Task) *Refusal {
 	if t.Pod.OnlyNamed && len(t.Pod.NodeNames) == 0 {
 		return conflicting
@@ -103,7 +103,7 @@ func termsConflict(t *Task) *Refusal {
 	return nil
 }
 
-// nodeAffinity refuses nodes that the pod's selector or required affinity, or the profile's, excludes.
+// nodeAffinity refuses nodes that the pod's node selector, its required node affinity or the profile's excludes.
 func nodeAffinity(t *Task) Check {
 	shape, added := t.Pod.Shape, t.Args.AddedAffinity
 	if !shape.Selective && added == nil {
@@ -122,7 +122,7 @@ func nodeAffinity(t *Task) Check {
 	}
 }
 
-// preferredNodes adds up the weights of the preferences that a node meets.
+// preferredNodes sums up the weights of the preferred terms that a node matches.
 func preferredNodes(t *Task, _ []*cluster.Node) Rate {
 	own, added := t.Pod.Preferred, t.Args.AddedPreferred
 	if own == nil && added == nil {
@@ -140,7 +140,7 @@ func preferredNodes(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-// nodePorts refuses nodes on which a port that the pod wants of the machine is taken.
+// nodePorts refuses nodes on which one of the pod's host ports is in use.
 func nodePorts(t *Task) Check {
 	ports := t.Pod.HostPorts
 	if len(ports) == 0 {
@@ -154,14 +154,14 @@ func nodePorts(t *Task) Check {
 	}
 }
 
-// portsConcerned says whether a pod that ended had a port that the pod wants.
+// portsConcerned reports whether a pod that ended had a host port that the pod needs.
 func portsConcerned(t *Task, what Happened) bool {
 	return what.Pod == nil || !what.Leaving && slices.ContainsFunc(t.Pod.HostPorts, func(want api.HostPort) bool {
 		return slices.ContainsFunc(what.Pod.HostPorts, want.Conflicts)
 	})
 }
 
-// declaredFeatures refuses nodes whose kubelets do not declare what the pod needs of them.
+// declaredFeatures refuses nodes whose kubelets do not declare the features that the pod needs.
 func declaredFeatures(t *Task) Check {
 	needs := t.Pod.Features
 	if len(needs) == 0 {
@@ -175,20 +175,20 @@ func declaredFeatures(t *Task) Check {
 	}
 }
 
-// featuresConcerned says whether a node that came or changed declares what the pod needs.
+// featuresConcerned reports whether a new or changed node declares the features that the pod needs.
 func featuresConcerned(t *Task, what Happened) bool {
 	check := declaredFeatures(t)
 	return check == nil || what.Node == nil || check(what.Node) == nil
 }
 
-// Images count between these, the upper for each of a pod's images.
+// Bounds for image sizes in bytes. largeImage is multiplied by the number of the pod's images.
 const (
 	smallImage = int64(23 << 20)
 	largeImage = int64(1000 << 20)
 )
 
-// imageScore prefers nodes that have the pod's larger images already. An image counts for less when few nodes have it,
-// so that a node which was the first to run something does not get all the rest of it.
+// imageScore prefers nodes that already have the pod's large images. An image that few nodes have counts for less.
+// Otherwise the first node to run something would get all further pods.
 func imageScore(t *Task, _ []*cluster.Node) Rate {
 	images, on, known := t.Pod.Images, make([]float64, len(t.Pod.Images)), false
 	for i, name := range images {

@@ -1,14 +1,13 @@
-// Package plugin is what the scheduler goes by when it places a pod: filters that say whether a node will do and why
-// not, and scores that say how well it suits. All look things up in a cluster; they ask nobody and change nothing. When
-// to look, and what to do with the answer, is package scheduler's.
+// Package plugin contains the scheduler's criteria: filters, which report whether a node fits and why not, and scores,
+// which rate nodes that fit. They only read a cluster.Cluster. They make no requests and change nothing. Package
+// scheduler decides when to run them and acts on the results.
 package plugin
 
 import (
 	"clusterctl/daemons/scheduler/cluster"
 )
 
-// All are the plugins that there are, in the order in which filters are asked: the first that refuses a node explains
-// why.
+// All lists the plugins in the order in which filters run. The first filter that refuses a node provides the reason.
 var All = []Plugin{
 	{Name: "NodeUnschedulable", Filter: nodeUnschedulable, NodeOnly: true, Wakes: NodeChanged},
 	{Name: "NodeName", Filter: nodeName, NodeOnly: true, Wakes: NodeChanged},
@@ -102,41 +101,42 @@ var All = []Plugin{
 	{Name: "NodeDeclaredFeatures", Filter: declaredFeatures, Wakes: NodeChanged, Hint: featuresConcerned},
 }
 
-// Plugin is a filter, a score, or both. One that does not concern a pod returns nil for it.
+// Plugin is a filter, a score, or both. A plugin that does not apply to a pod returns nil for it.
 type Plugin struct {
 	Name string
-	// Everywhere refuses a pod on all nodes, before any is looked at.
+	// Everywhere refuses a pod on all nodes, before any node is checked.
 	Everywhere func(t *Task) *Refusal
-	// Filter returns the check of single nodes. A check reads the cluster as it is when it is asked, so that pods can
-	// be added and removed for a try.
+	// Filter returns the check for single nodes. The check reads the present state of the cluster at each call, so that
+	// pods can be added and removed temporarily.
 	Filter func(t *Task) Check
-	// NodeOnly says that the check depends on nothing but the pod's shape and the node object.
+	// NodeOnly reports that the check depends only on the pod's shape and the node object.
 	NodeOnly bool
-	// Score returns how well nodes suit, of those that will do.
+	// Score returns the function that rates the nodes that fit.
 	Score func(t *Task, fit []*cluster.Node) Rate
-	// Normalize brings what Rate returned for all that will do between 0 and MaxScore; nil when Rate has done so.
+	// Normalize scales the rates of all nodes that fit to 0 … MaxScore. It is nil if Rate returns such values.
 	Normalize func(scores []int64)
 	Weight    int64
-	// Wakes are the events after which a pod may fit that the plugin has refused, and Hint looks closer at one event.
+	// Wakes holds the events after which a pod that the plugin refused may fit. Hint checks a single event more
+	// closely.
 	Wakes Event
 	Hint  func(t *Task, what Happened) bool
 }
 
-// Check returns why a node will not do, nil when it will.
+// Check returns why a node does not fit, or nil.
 type Check func(n *cluster.Node) *Refusal
 
-// Rate is one node's score, the higher the better unless Normalize turns it round.
+// Rate returns a node's score. Higher is better, unless Normalize reverses it.
 type Rate func(n *cluster.Node) int64
 
-// Task is one pod that is to be placed, by the arguments of its profile.
+// Task is one pod to schedule, with the arguments of its profile.
 type Task struct {
 	*cluster.Cluster
 	Pod  *cluster.Pod
 	Args *Args
 }
 
-// Refusal is why a node will not do. Final ones would stand if pods were removed. Equal ones are the same value where
-// that can be.
+// Refusal is a reason why a node does not fit. Final means that removing pods would not help. Equal refusals are the
+// same pointer where possible.
 type Refusal struct {
 	Plugin  string
 	Reasons []string
@@ -146,10 +146,10 @@ type Refusal struct {
 func final(plugin, reason string) *Refusal { return &Refusal{plugin, []string{reason}, true} }
 func open(plugin, reason string) *Refusal  { return &Refusal{plugin, []string{reason}, false} }
 
-// MaxScore is what the best node has from one plugin.
+// MaxScore is the highest score that a plugin gives.
 const MaxScore = 100
 
-// Named returns a plugin by name.
+// Named returns a plugin by its name.
 func Named(name string) (*Plugin, bool) {
 	for i := range All {
 		if All[i].Name == name {
@@ -159,7 +159,7 @@ func Named(name string) (*Plugin, bool) {
 	return nil, false
 }
 
-// highest stretches scores so that the highest is MaxScore.
+// highest scales scores so that the highest becomes MaxScore.
 func highest(scores []int64) {
 	var top int64
 	for _, s := range scores {
@@ -172,7 +172,7 @@ func highest(scores []int64) {
 	}
 }
 
-// reversed makes the lowest of scores the best.
+// reversed scales scores and reverses them, so that the lowest becomes the best.
 func reversed(scores []int64) {
 	highest(scores)
 	for i, s := range scores {
@@ -180,7 +180,7 @@ func reversed(scores []int64) {
 	}
 }
 
-// ranged stretches scores, which may be negative, so that the lowest is 0 and the highest MaxScore.
+// ranged scales scores, which may be negative, so that the lowest becomes 0 and the highest MaxScore.
 func ranged(scores []int64) {
 	if len(scores) == 0 {
 		return

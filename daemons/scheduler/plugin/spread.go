@@ -17,8 +17,8 @@ var (
 	)
 )
 
-// constraints are those of a pod that are required, or not, or else the profile's. Nodes have to have the keys of all
-// of them, unless they are Kubernetes' own.
+// constraints returns the pod's spread constraints that are required, or not, or else the profile's defaults. strict
+// reports that nodes must have all topology keys. That is so unless the constraints are Kubernetes' own defaults.
 func constraints(t *Task, required bool) (list []cluster.Constraint, strict bool) {
 	if len(t.Pod.Constraints) > 0 {
 		for _, c := range t.Pod.Constraints {
@@ -64,8 +64,8 @@ func counting(t *Task, c *cluster.Constraint, keys []string) *cluster.Spread {
 	}
 }
 
-// topologySpread refuses nodes where the pod would make its domain exceed the least one by more than maxSkew. With
-// fewer domains than minDomains, the least counts as 0.
+// topologySpread refuses nodes on which the pod would make its domain exceed the minimum by more than maxSkew. With
+// fewer domains than minDomains, the minimum is 0.
 func topologySpread(t *Task) Check {
 	list, _ := constraints(t, true)
 	if len(list) == 0 {
@@ -96,8 +96,8 @@ func topologySpread(t *Task) Check {
 	}
 }
 
-// spreadConcerned says whether an event is about pods that the constraints count, or about a node that changes its
-// domain or whether it counts.
+// spreadConcerned reports whether an event may help. That is an event about pods that the constraints count, or about a
+// node that changed its domain or whether it counts.
 func spreadConcerned(t *Task, what Happened) bool {
 	if what.Event == DomainsChanged && what.Before != nil {
 		list, _ := constraints(t, true)
@@ -110,7 +110,7 @@ func spreadConcerned(t *Task, what Happened) bool {
 		return true
 	}
 	if what.Leaving && what.Pod.DeletionTimestamp == nil {
-		return false // it takes less room, and counts as before
+		return false // it uses less, and counts as before
 	}
 	list, _ := constraints(t, true)
 	for i := range list {
@@ -122,10 +122,11 @@ func spreadConcerned(t *Task, what Happened) bool {
 	return false
 }
 
-// unranked is the score of nodes that lack a key of constraints that demand it.
+// unranked is the score of nodes that lack a required topology key.
 const unranked = -1
 
-// spreadScore counts the chosen pods in a node's domains, those of small topologies for less: the fewer, the better.
+// spreadScore sums up the selected pods in a node's domains. Small topologies have a lower weight. Fewer pods are
+// better.
 func spreadScore(t *Task, fit []*cluster.Node) Rate {
 	list, strict := constraints(t, false)
 	if len(list) == 0 {
@@ -147,7 +148,7 @@ func spreadScore(t *Task, fit []*cluster.Node) Rate {
 	domains := make([]*cluster.Table, len(list))
 	for i := range list {
 		c := &list[i]
-		if c.Key == corev1.LabelHostname { // by node, of all nodes
+		if c.Key == corev1.LabelHostname { // counted per node, on all nodes
 			tables[i] = t.Table(c.About, "", &cluster.Spread{})
 			domains[i] = t.Table(c.About, c.Key, nil)
 		} else {
@@ -170,7 +171,8 @@ func spreadScore(t *Task, fit []*cluster.Node) Rate {
 	}
 }
 
-// size is how many domains the nodes are in that will do; machines count each. Nodes without the key are one more.
+// size returns the number of domains of the nodes that fit. For the hostname key, each node counts. Nodes without the
+// key count as one more domain.
 func size(table *cluster.Table, key string, fit []*cluster.Node, ranked func(*cluster.Node) bool) int {
 	count := 0
 	var seen []bool

@@ -42,7 +42,7 @@ var (
 	}()
 )
 
-// claimMissing refuses pods that name a claim which is not there.
+// claimMissing refuses pods that name a claim which does not exist.
 func claimMissing(t *Task) *Refusal {
 	for _, v := range t.Pod.Volumes {
 		if !v.Ephemeral && t.Storage.Claim(t.Pod.Namespace, v.Claim) == nil {
@@ -52,8 +52,8 @@ func claimMissing(t *Task) *Refusal {
 	return nil
 }
 
-// volumeRestrictions refuses nodes where another pod has a disk of the pod, and all nodes while another uses a claim of
-// the pod that is for one pod at a time.
+// volumeRestrictions refuses nodes on which another pod uses a conflicting disk. It refuses all nodes while another pod
+// uses one of the pod's ReadWriteOncePod claims.
 func volumeRestrictions(t *Task) Check {
 	var single []string
 	for _, key := range t.Pod.Claims {
@@ -80,13 +80,14 @@ func volumeRestrictions(t *Task) Check {
 	}
 }
 
-// disksConcerned says whether a pod that ended used a disk or a claim of the pod, or an object is one of its claims.
+// disksConcerned reports whether a pod that ended used a disk or claim of the pod, or whether an object is one of the
+// pod's claims.
 func disksConcerned(t *Task, what Happened) bool {
 	switch {
 	case what.Event == StorageChanged:
 		return ownClaim(t, what.Storage, false)
 	case what.Event == DomainsChanged:
-		return what.Node == nil // a node is gone, with the pods that used the claims
+		return what.Node == nil // a node was removed, with pods that used the claims
 	case what.Pod == nil:
 		return true
 	case what.Leaving:
@@ -99,7 +100,7 @@ func disksConcerned(t *Task, what Happened) bool {
 		})
 }
 
-// ownClaim says whether an object is a claim of the pod; others is what is so of objects that are no claims.
+// ownClaim reports whether an object is one of the pod's claims. For objects that are not claims it returns others.
 func ownClaim(t *Task, obj any, others bool) bool {
 	claim, is := obj.(*corev1.PersistentVolumeClaim)
 	if !is {
@@ -109,7 +110,8 @@ func ownClaim(t *Task, obj any, others bool) bool {
 		slices.ContainsFunc(t.Pod.Volumes, func(v cluster.Volume) bool { return v.Claim == claim.Name })
 }
 
-// limitsConcerned says whether a pod that ended may have had volumes attached, or an object counts for limits.
+// limitsConcerned reports whether a pod that ended may have had attached volumes, or whether an object affects the
+// limits.
 func limitsConcerned(t *Task, what Happened) bool {
 	if what.Event == StorageChanged {
 		_, capacity := what.Storage.(*storagev1.CSIStorageCapacity)
@@ -118,13 +120,13 @@ func limitsConcerned(t *Task, what Happened) bool {
 	return what.Pod == nil || !what.Leaving && what.Pod.Attachable()
 }
 
-// bindingConcerned says whether an object may help to bind the pod's claims.
+// bindingConcerned reports whether an object may help to bind the pod's claims.
 func bindingConcerned(t *Task, what Happened) bool {
 	_, attachment := what.Storage.(*storagev1.VolumeAttachment)
 	return what.Event != StorageChanged || ownClaim(t, what.Storage, !attachment)
 }
 
-// zoneConcerned says whether an object may say where a volume of the pod is.
+// zoneConcerned reports whether an object may determine the zone of one of the pod's volumes.
 func zoneConcerned(t *Task, what Happened) bool {
 	switch what.Storage.(type) {
 	case nil, *corev1.PersistentVolume, *storagev1.StorageClass:
@@ -144,9 +146,8 @@ func diskInUse(disks []cluster.Disk, n *cluster.Node) bool {
 	return false
 }
 
-// volumeLimits refuses nodes without a driver that demands to be there, and those to which a driver cannot attach as
-// many volumes as there would be. A volume that several pods use counts once, as does one that is attached for no pod
-// of the node.
+// volumeLimits refuses nodes without a required driver, and nodes to which a driver could not attach all volumes. A
+// volume that several pods use counts once. So does a volume that is attached without a pod on the node.
 func volumeLimits(t *Task) Check {
 	if !t.Pod.Attachable() {
 		return nil
@@ -194,7 +195,7 @@ func volumeLimits(t *Task) Check {
 	}
 }
 
-// missingDriver is the first driver of volumes that demands to be on the node and is not.
+// missingDriver returns the first driver, by name, that must be on the node and is not, or "".
 func missingDriver(t *Task, volumes map[string]string, node *cluster.Attaching) (missing string) {
 	for _, driver := range volumes {
 		if (node == nil || !node.Drivers[driver]) && (missing == "" || driver < missing) && t.Storage.Demands(driver) {
@@ -204,7 +205,7 @@ func missingDriver(t *Task, volumes map[string]string, node *cluster.Attaching) 
 	return missing
 }
 
-// Unbound are a pod's claims that are bound when it has a node.
+// Unbound returns the pod's claims that are bound only after it has a node.
 func Unbound(t *Task) []*corev1.PersistentVolumeClaim {
 	var out []*corev1.PersistentVolumeClaim
 	for _, v := range t.Pod.Volumes {
@@ -215,8 +216,8 @@ func Unbound(t *Task) []*corev1.PersistentVolumeClaim {
 	return out
 }
 
-// claimUnusable refuses pods with a claim that no node can make usable: one that is yet to be created, lost, being
-// deleted, another's, or bound by a controller only.
+// claimUnusable refuses pods with a claim that no node can make usable: it does not exist yet, is lost, is being
+// deleted, belongs to another owner, or has to be bound by the binder first.
 func claimUnusable(t *Task) *Refusal {
 	for _, v := range t.Pod.Volumes {
 		claim := t.Storage.Claim(t.Pod.Namespace, v.Claim)
@@ -257,8 +258,8 @@ func claimUnusable(t *Task) *Refusal {
 	return nil
 }
 
-// volumeBinding refuses nodes from which a bound volume cannot be reached, and those for which there is neither a
-// volume for each unbound claim nor a provisioner that makes one there.
+// volumeBinding refuses nodes that cannot reach a bound volume, and nodes for which an unbound claim has neither a
+// volume nor a provisioner.
 func volumeBinding(t *Task) Check {
 	if len(t.Pod.Volumes) == 0 {
 		return nil
@@ -301,7 +302,7 @@ func volumeBinding(t *Task) Check {
 	}
 }
 
-// volumeScore rates the share of the volumes, or of the room for them, that the pod's unbound claims take on a node.
+// volumeScore rates how much of the volumes, or of the capacity, the pod's unbound claims take on a node.
 func volumeScore(t *Task, _ []*cluster.Node) Rate {
 	unbound, shape := Unbound(t), Strategy{Kind: RequestedToCapacityRatio, Shape: t.Args.VolumeShape}
 	if len(unbound) == 0 {
@@ -325,7 +326,7 @@ func volumeScore(t *Task, _ []*cluster.Node) Rate {
 	}
 }
 
-// volumeMissing refuses pods with a claim bound to a volume that is not there.
+// volumeMissing refuses pods with a claim that is bound to a volume which does not exist.
 func volumeMissing(t *Task) *Refusal {
 	for _, v := range t.Pod.Volumes {
 		if v.Ephemeral {
@@ -339,7 +340,7 @@ func volumeMissing(t *Task) *Refusal {
 	return nil
 }
 
-// zoneLabels are the labels of a volume that say where it is, with what nodes call them now.
+// zoneLabels lists the labels of volumes that name a zone or region, with the corresponding labels of nodes.
 var zoneLabels = []struct{ key, now string }{
 	{
 		corev1.LabelFailureDomainBetaZone,
@@ -348,8 +349,8 @@ var zoneLabels = []struct{ key, now string }{
 	{corev1.LabelTopologyZone, corev1.LabelTopologyZone}, {corev1.LabelTopologyRegion, corev1.LabelTopologyRegion},
 }
 
-// volumeZone refuses nodes in another zone or region than a volume's labels say. A node without any such label is taken
-// to be in all of them.
+// volumeZone refuses nodes in another zone or region than a volume's labels name. A node without any such label fits
+// all.
 func volumeZone(t *Task) Check {
 	type demand struct {
 		key, now string
@@ -371,7 +372,7 @@ func volumeZone(t *Task) Check {
 		for _, l := range zoneLabels {
 			zones, has := volume.Labels[l.key]
 			if values := strings.Split(zones, "__"); has &&
-				!slices.Contains(values, "") { // a label with an empty zone says nothing
+				!slices.Contains(values, "") { // a label with an empty zone is ignored
 				demands = append(demands, demand{l.key, l.now, values})
 			}
 		}

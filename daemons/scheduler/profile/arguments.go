@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// arguments are a profile's arguments while its configuration is read.
+// arguments is plugin.Args while a configuration is read.
 type arguments plugin.Args
 
 func (a *arguments) addAffinity(added *corev1.NodeAffinity) error {
@@ -82,7 +82,7 @@ func (a *arguments) fit(c *configv1.NodeResourcesFitArgs) error {
 	return err
 }
 
-// points are the shape of a score.
+// points converts the shape of a score.
 func points(shape []configv1.UtilizationShapePoint) ([]plugin.Point, error) {
 	if len(shape) == 0 {
 		return nil, errors.New("shape must have a point")
@@ -103,7 +103,7 @@ func points(shape []configv1.UtilizationShapePoint) ([]plugin.Point, error) {
 	return out, nil
 }
 
-// configv1MaxScore is the best score of a point of a shape in the file.
+// configv1MaxScore is the highest score of a shape's point in the file.
 const configv1MaxScore = 10
 
 func weightedResources(list []configv1.ResourceSpec, most int64) ([]plugin.Weighted, error) {

@@ -10,7 +10,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Every field of a KubeSchedulerConfiguration and of the plugins' arguments, by what becomes of it.
+// These maps list every field of a KubeSchedulerConfiguration and of the plugins' arguments, by how it is handled.
 var (
 	carriedOut = map[string]string{
 		"KubeSchedulerConfiguration": "TypeMeta PercentageOfNodesToScore PodInitialBackoffSeconds " +
@@ -95,7 +95,7 @@ func TestEveryFieldOfTheConfigurationIsDealtWith(t *testing.T) {
 	}
 }
 
-// What is turned on or off at a point that is not carried out is refused at every one of them.
+// Enabling or disabling plugins is rejected at every extension point that is not supported.
 func TestPointsOfExtensionAreRefused(t *testing.T) {
 	typ := reflect.TypeFor[configv1.Plugins]()
 	for _, name := range strings.Fields(refusedHere["Plugins"]) {

@@ -1,6 +1,5 @@
-// Package profile is how the scheduler places pods, as a KubeSchedulerConfiguration says: which plugins filter and
-// score, with which arguments. What a configuration file says that is not carried out is refused here, by the scheduler
-// when it starts and by clusterctl when it reads the file.
+// Package profile reads a KubeSchedulerConfiguration: which plugins filter and score, with which arguments. It refuses
+// settings that are not supported. The scheduler does so at its start, and clusterctl when it reads the file.
 package profile
 
 import (
@@ -11,37 +10,38 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// Name is the schedulerName of the pods that the default profile places.
+// Name is the schedulerName of the default profile.
 const Name = corev1.DefaultSchedulerName
 
 // Lease is the name of the lease in kube-system whose holder is the active scheduler.
 const Lease = "kube-scheduler"
 
-// Profile is how the pods of one schedulerName are placed.
+// Profile defines how the pods of one schedulerName are scheduled.
 type Profile struct {
 	Name    string
-	Filters []*plugin.Plugin // in their order
+	Filters []*plugin.Plugin // in order
 	Scores  []Score
 	Args    *plugin.Args
-	Percent int // of nodes that are looked at until enough will do; 0: by the size of the cluster
+	// percentage of nodes that must fit before the search ends; 0 means that it depends on the size of the cluster
+	Percent int
 	Preempt Preempting
 
-	BindTimeout time.Duration // for the claims of a pod to be bound
+	BindTimeout time.Duration // limit for binding the claims of a pod
 }
 
-// Score is a plugin that scores, and how much it counts.
+// Score is a plugin that scores, with its weight.
 type Score struct {
 	*plugin.Plugin
 	Weight int64
 }
 
-// Preempting is whether and on how many nodes room is looked for by removing others.
+// Preempting defines whether preemption is used, and on how many nodes it is tried.
 type Preempting struct {
 	Off              bool
 	Percent, AtLeast int // of the nodes
 }
 
-// Default has all plugins with their documented weights.
+// Default returns the profile with all plugins and their documented weights.
 func Default() *Profile {
 	p := &Profile{
 		Name:        Name,
@@ -61,18 +61,18 @@ func Default() *Profile {
 	return p
 }
 
-// Settings are the profiles and the times that pods wait.
+// Settings holds the profiles and the back-off times of pods.
 type Settings struct {
 	Profiles                 []*Profile
 	FirstBackoff, MaxBackoff time.Duration
 }
 
-// DefaultSettings are the documented defaults.
+// DefaultSettings returns the documented defaults.
 func DefaultSettings() Settings {
 	return Settings{Profiles: []*Profile{Default()}, FirstBackoff: time.Second, MaxBackoff: 10 * time.Second}
 }
 
-// Profile returns the profile of pods with a schedulerName, nil when there is none.
+// Profile returns the profile for a schedulerName, or nil.
 func (s Settings) Profile(name string) *Profile {
 	for _, p := range s.Profiles {
 		if p.Name == name {

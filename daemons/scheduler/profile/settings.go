@@ -17,8 +17,8 @@ import (
 	"clusterctl/daemons/scheduler/plugin"
 )
 
-// Load reads a KubeSchedulerConfiguration; without a path it returns the defaults. What cannot be carried out is
-// refused.
+// Load reads a KubeSchedulerConfiguration from a file. It returns the defaults for an empty path, and an error for
+// unsupported settings.
 func Load(path string) (Settings, error) {
 	if path == "" {
 		return DefaultSettings(), nil
@@ -34,7 +34,7 @@ func Load(path string) (Settings, error) {
 	return s, nil
 }
 
-// Parse reads a KubeSchedulerConfiguration.
+// Parse decodes a KubeSchedulerConfiguration.
 func Parse(raw []byte) (Settings, error) {
 	var c configv1.KubeSchedulerConfiguration
 	if err := yaml.UnmarshalStrict(raw, &c); err != nil {
@@ -86,7 +86,7 @@ func Parse(raw []byte) (Settings, error) {
 	return s, nil
 }
 
-// unread refuses what is configured elsewhere or not carried out.
+// unread returns an error for settings that have a flag instead, or are not supported.
 func unread(c *configv1.KubeSchedulerConfiguration) error {
 	switch {
 	case c.Parallelism != nil:
@@ -147,7 +147,7 @@ func profileOf(c *configv1.KubeSchedulerProfile, percent int) (*Profile, error) 
 	return p, nil
 }
 
-// fixed are plugins that have no filter or score of ours, whose work is always done.
+// fixed lists plugins that have no filter or score here, and whose work is always done.
 var fixed = map[string]bool{
 	"PrioritySort":      true,
 	"DefaultBinder":     true,
@@ -155,7 +155,7 @@ var fixed = map[string]bool{
 	"DefaultPreemption": true,
 }
 
-// point is an extension point: what a profile may say of plugins there.
+// point is an extension point, with what a profile configures for it.
 type point struct {
 	name string
 	set  *configv1.PluginSet
@@ -167,7 +167,7 @@ type point struct {
 func filtering(p *plugin.Plugin) bool { return p.Filter != nil || p.Everywhere != nil }
 func scoring(p *plugin.Plugin) bool   { return p.Score != nil }
 
-// choose turns plugins on and off.
+// choose enables and disables plugins.
 func (p *Profile) choose(c *configv1.Plugins) error {
 	for _, set := range []struct {
 		name string
@@ -216,7 +216,7 @@ func (p *Profile) choose(c *configv1.Plugins) error {
 			p.Scores = append(
 				p.Scores,
 				Score{one, cmp.Or(weight, 1)},
-			) // one that is turned on by name has the weight that is said
+			) // a plugin that is enabled by name gets the configured weight
 		}
 	}
 	for _, at := range []point{
@@ -273,7 +273,7 @@ func (p *Profile) turn(at point) error {
 	return nil
 }
 
-// argue takes in a plugin's arguments.
+// argue reads a plugin's arguments.
 func (p *Profile) argue(name string, raw runtime.RawExtension) error {
 	read := func(into any, meta *metav1.TypeMeta) error {
 		if len(raw.Raw) == 0 {

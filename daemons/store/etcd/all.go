@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// stalled is how long a member may say nothing while it is read.
+	// stalled is how long a member may send nothing while it is being read.
 	stalled = time.Minute
-	// page is how many keys are asked for at once, of a member that has to be asked.
+	// page is how many keys are requested at once from a member without streams.
 	page = 2000
 )
 
-// All implements store.Store. etcd reads, sends and goes on reading; one from before 3.7 is asked page after page.
+// All implements store.Store. etcd sends keys while it reads on. Members before 3.7 are asked page by page.
 func (s *Store) All(ctx context.Context, prefix string, take func([]store.KV) error) (int64, error) {
 	at, err := s.members.at()
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *seat) stream(asked context.Context, prefix string, take func([]store.KV
 	if err != nil {
 		return 0, clientv3.ContextError(ctx, err)
 	}
-	var refused error // by take, whose time is its own
+	var refused error // the error of take; the time that take needs does not count
 	err = stream.Receive(ctx, func(message []byte, _ bool) error {
 		watchdog.Stop()
 		defer watchdog.Reset(stalled)
@@ -63,7 +63,7 @@ func (s *seat) stream(asked context.Context, prefix string, take func([]store.KV
 			return fmt.Errorf("read what is stored: %w", err)
 		}
 		if r.revision != 0 {
-			revision = r.revision // the last part says it
+			revision = r.revision // only the last part has it
 		}
 		if len(r.kvs) > 0 {
 			refused = take(r.kvs)

@@ -19,12 +19,12 @@ import (
 	"clusterctl/daemons/store/storetest"
 )
 
-// older is a member from before 3.7: it asks a real one what it is asked, and streams nothing.
+// older is a member from before 3.7. It forwards requests to a real member, and supports no streams.
 type older struct {
 	pb.UnimplementedKVServer
 	real    pb.KVClient
 	asked   int
-	dropped int // how many proposals it drops, as one that hands the leadership over
+	dropped int // number of proposals that it drops, like a leader that hands over
 }
 
 func (o *older) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
@@ -40,7 +40,7 @@ func (o *older) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, err
 	return o.real.Txn(ctx, r)
 }
 
-// behind starts a member before a real one, and opens a store of it.
+// behind starts a member in front of a real one, and opens a store over it.
 func behind(t *testing.T) (*older, *etcd.Store) {
 	t.Helper()
 	to, err := grpc.NewClient(
@@ -72,8 +72,9 @@ func behind(t *testing.T) (*older, *etcd.Store) {
 	return member, s
 }
 
-// S12: a leader that hands its leadership over, as one that stops does, takes no writes for a moment, and does none of
-// those that it drops: they are made again, and the client hears nothing of it.
+// A leader that hands over, as one that stops does, drops writes for a moment. These are repeated, and the client does
+// not notice.
+// Proves S12.
 func TestAWriteThatTheLeaderDropsIsMadeAgain(t *testing.T) {
 	member, s := behind(t)
 	member.dropped = 3
@@ -92,7 +93,8 @@ func TestAWriteThatTheLeaderDropsIsMadeAgain(t *testing.T) {
 	}
 }
 
-// S12: a member that ends answers its last calls with a page that has nothing in it: what was read is read again.
+// A stopping member answers its last calls with an empty HTTP response. The reads are repeated.
+// Proves S12.
 func TestWhatAMemberThatEndsDoesNotAnswerIsReadAgain(t *testing.T) {
 	to, err := grpc.NewClient(
 		"passthrough:///"+storetest.Etcd(t)[len("http://"):],
@@ -153,10 +155,10 @@ func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
 			}
 			n++
 		}
-		_, err := s.Commit(t.Context(), store.Txn{Deletes: []string{"/a/4499"}}) // which is for whoever asks next
+		_, err := s.Commit(t.Context(), store.Txn{Deletes: []string{"/a/4499"}}) // this change is not part of All's result
 		return err
 	})
-	if err != nil || n != many || revision != before || member.asked != 4 { // once before which cluster it is of
+	if err != nil || n != many || revision != before || member.asked != 4 { // one of them identifies the cluster
 		t.Errorf("%d keys at %d in %d pages, want %d at %d in 4: %v", n, revision, member.asked, many, before, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attempt is one attempt at a call of the client's, below its own repeating.
+// attempt makes one attempt at a call, below the client's retries.
 func attempt(
 	ctx context.Context,
 	method string,
@@ -22,8 +22,8 @@ func attempt(
 	return ended(ownDeadline(ctx, invoke(ctx, method, req, reply, cc, opts...)))
 }
 
-// ended tells a member that ends. As its last word it may answer calls with an empty page, which gRPC does not know how
-// to take. The client then reads again elsewhere, and makes no write twice.
+// ended converts the error of a member that stops. Such a member may answer calls with an empty HTTP response, which
+// gRPC reports as an unknown error. As Unavailable, the client repeats reads at another member, but no writes.
 func ended(err error) error {
 	if s := status.Convert(err); s.Code() == codes.Unknown &&
 		strings.Contains(s.Message(), "unexpected HTTP status code received from server: 200") {
@@ -32,9 +32,9 @@ func ended(err error) error {
 	return err
 }
 
-// ownDeadline tells deadlines apart. A member without a leader lets a write wait for one and then says that the
-// deadline is exceeded: its own, not the caller's. The client cannot tell and would hand the write in again and again,
-// a hundred times, where whoever waits for it should be told.
+// ownDeadline marks a deadline that was the member's, not the caller's. A member without a leader lets a write wait for
+// one, and then returns DeadlineExceeded. The client would take it for retryable and submit the write a hundred times.
+// With this error, the caller learns of it instead.
 func ownDeadline(ctx context.Context, err error) error {
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
 		return rpctypes.ErrGRPCTimeout

@@ -19,12 +19,11 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// What single objects are read and written by goes over a connection for short calls; where that does not take it, over
-// the client's, which waits for connections and has room for all sizes.
+// Single objects are read and written over a connection for short calls (package rpc). If that does not accept a call,
+// the etcd client makes it, which waits for connections and accepts all sizes.
 
-// commit makes a transaction, and not again when it may have been done. A write that the leader has dropped was not
-// done, and is made again for a while: a leader drops writes for as long as it hands the leadership over, before it
-// stops.
+// commit makes a transaction. It does not repeat one that may have been done. A write that the leader dropped was not
+// done, and is repeated for a while: a leader drops writes while it hands over the leadership before it stops.
 func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
 	for began := time.Now(); ; {
 		r, err := s.commitOnce(ctx, t)
@@ -39,10 +38,10 @@ func (s *seat) commit(ctx context.Context, t *txn) (*txnReply, error) {
 	}
 }
 
-// handover is how long a write waits for another leader.
+// handover is how long a dropped write is repeated.
 const handover = 2 * time.Second
 
-// dropped reports whether the leader has not taken a write into its log, nor passed it on.
+// dropped reports whether the leader neither added a write to its log nor forwarded it.
 func dropped(err error) bool {
 	return err != nil && strings.HasSuffix(status.Convert(err).Message(), "raft proposal dropped")
 }
@@ -56,8 +55,8 @@ func (s *seat) commitOnce(ctx context.Context, t *txn) (*txnReply, error) {
 	return r, clientv3.ContextError(ctx, err)
 }
 
-// read reads what is stored at a key now, or only that it could be read, and tries again for as long as the client
-// does.
+// read reads the current value of a key. With countOnly it returns no value, and only shows that reading works. It
+// retries as long as the client does.
 func (s *seat) read(ctx context.Context, key string, countOnly bool) (*rangeReply, error) {
 	r := &rangeReply{asks: countOnly}
 	err := s.short(ctx, pb.KV_Range_FullMethodName, &get{key: key, countOnly: countOnly}, r)
@@ -83,7 +82,7 @@ func (s *seat) short(ctx context.Context, method string, request rpc.Request, re
 	return ownDeadline(ctx, s.calls.Invoke(ctx, method, request, reply))
 }
 
-// laidOut has grpc's client send and receive messages that lay themselves out.
+// laidOut is a gRPC codec for messages that encode themselves.
 type laidOut struct{}
 
 var _ encoding.CodecV2 = laidOut{}
@@ -109,7 +108,8 @@ func (laidOut) Unmarshal(data mem.BufferSlice, v any) error {
 // Name implements encoding.CodecV2.
 func (laidOut) Name() string { return "proto" }
 
-// callOptions are those of calls that are not made through the client's own operations, and otherwise the same.
+// callOptions are the options of calls that bypass the client's own operations. They equal the client's, except for the
+// codec.
 var callOptions = []grpc.CallOption{
 	grpc.WaitForReady(true),
 	grpc.MaxCallSendMsgSize(mostSent),

@@ -1,6 +1,5 @@
-// Package etcd is the store over an etcd cluster. It keeps no state of its own but
-// the leases that keys with a TTL share; how the cluster is run is provision's
-// business.
+// Package etcd is the store over an etcd cluster. It keeps no state except the leases that keys with a TTL share.
+// Provisioning runs the cluster.
 package etcd
 
 import (
@@ -27,10 +26,10 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Config says where the cluster is and who asks.
+// Config has the addresses of the cluster and the credentials.
 type Config struct {
-	Endpoints                 []string // URLs of the members, or their addresses
-	CAFile, CertFile, KeyFile string   // all empty: no TLS
+	Endpoints                 []string // URLs or addresses of the members
+	CAFile, CertFile, KeyFile string   // all empty means no TLS
 	DialTimeout               time.Duration
 }
 
@@ -46,8 +45,8 @@ var (
 	_ store.Sized = (*Store)(nil)
 )
 
-// reconnect begins far below grpc's one second: members and API servers start together,
-// and a member that restarts is away for moments.
+// reconnect starts far below gRPC's one second. Members and API servers start together, and a member restarts within
+// moments.
 var reconnect = backoff.Config{
 	BaseDelay:  10 * time.Millisecond,
 	Multiplier: 1.6,
@@ -55,8 +54,8 @@ var reconnect = backoff.Config{
 	MaxDelay:   2 * time.Second,
 }
 
-// Open returns a store over the cluster. It connects in the background: a cluster
-// that is not there shows in the first call.
+// Open returns a store over the cluster. It connects in the background, so an unreachable cluster is reported by the
+// first call.
 func Open(c Config) (*Store, error) {
 	tlsConfig, roots, err := c.tls()
 	if err != nil {
@@ -95,10 +94,10 @@ func Open(c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (s *Store) Close() error { return s.members.close() }
 
-// urls are those of the members: an address alone is taken for one.
+// urls returns the members' URLs, and adds a scheme to addresses without one.
 func (c Config) urls() ([]string, error) {
 	scheme := "http://"
 	if c.CAFile != "" || c.CertFile != "" {
@@ -117,7 +116,8 @@ func (c Config) urls() ([]string, error) {
 	return list, nil
 }
 
-// tls is how members are connected to, and by which authorities each connection judges them; nil: the system's.
+// tls returns the TLS configuration for connections to members, and a function that returns the current authorities. A
+// nil function means the system's authorities.
 func (c Config) tls() (_ *tls.Config, roots func() *x509.CertPool, _ error) {
 	if c.CAFile == "" && c.CertFile == "" {
 		return nil, nil, nil
@@ -145,7 +145,7 @@ func (c Config) tls() (_ *tls.Config, roots func() *x509.CertPool, _ error) {
 	return cfg, roots, nil
 }
 
-// rotating judges a member by the authorities that there are when it is connected to.
+// rotating verifies a member with the authorities that are current when it connects.
 type rotating struct {
 	credentials.TransportCredentials
 	config *tls.Config
@@ -217,12 +217,12 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return result, nil
 }
 
-// mostSent is how large a request to the store may be.
+// mostSent is the maximum size of a request to the store, in bytes.
 const mostSent = 16 << 20
 
 // Revision implements store.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
-	// Any linearizable read tells it.
+	// Every linearizable read returns it.
 	at, err := s.members.at()
 	if err != nil {
 		return 0, fmt.Errorf("learn the store's revision: %w", err)
@@ -246,7 +246,7 @@ func (s *Store) Answers(ctx context.Context) error {
 	return nil
 }
 
-// Size implements store.Sized: what the member that is used says of its database.
+// Size implements store.Sized. It is the size of the database of the member in use.
 func (s *Store) Size(ctx context.Context) (int64, error) {
 	at, err := s.members.at()
 	if err != nil {
@@ -268,7 +268,7 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// tooLarge says whether a message did not fit between us and etcd, so that etcd has not seen it.
+// tooLarge reports whether a message exceeded a gRPC limit, so that etcd has not processed it.
 func tooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "message larger than max")
 }

@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/store/storetest"
 )
 
-// An address alone serves as well as a URL.
+// A member's plain address works as well as a URL.
 func TestAMemberIsReachedByItsAddressAlone(t *testing.T) {
 	s, err := etcd.Open(etcd.Config{Endpoints: []string{strings.TrimPrefix(storetest.Etcd(t), "http://")}})
 	if err != nil {

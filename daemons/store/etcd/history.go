@@ -9,18 +9,18 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// history is which past of the store has been read. A store that is restored from a snapshot may have come to the same
-// revision again by other writes; a watch that goes on there would never tell of the difference. For that all members
-// have to be started anew, which ends every watch, so it is enough to look when one begins.
+// history identifies the history of the store that has been read. A store that is restored from a snapshot may reach
+// the same revision again by other writes. A watch that continued there would never report the difference. A restore
+// restarts all members, which ends every watch. So it suffices to check when a watch begins.
 type history struct {
 	mu   sync.Mutex
-	read identity // zero: nothing was read yet
+	read identity // zero before the first read
 }
 
-// recognize is how long a member may take to say which cluster it is of.
+// recognize is how long a member may take to identify its cluster.
 const recognize = 10 * time.Second
 
-// begin notes which history is about to be read from its start.
+// begin records the identity of the history that is about to be read completely.
 func (h *history) begin(ctx context.Context, at *seat) error {
 	ctx, cancel := context.WithTimeout(ctx, recognize)
 	defer cancel()
@@ -34,7 +34,7 @@ func (h *history) begin(ctx context.Context, at *seat) error {
 	return nil
 }
 
-// goesOn returns store.ErrCompacted when the history is another than the one that was read.
+// goesOn returns store.ErrCompacted if the store's history differs from the one read before.
 func (h *history) goesOn(ctx context.Context, at *seat) error {
 	ctx, cancel := context.WithTimeout(ctx, recognize)
 	defer cancel()

@@ -8,13 +8,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// perLease bounds how many keys hang on one lease: revoking it is one big write.
+// perLease is how many keys may share a lease, because revoking it is one large write.
 const perLease = 1000
 
-// leases hands out leases for keys with a TTL. Keys written within a twentieth of
-// their TTL share one, so that a burst of events does not cost a lease each.
+// leases provides leases for keys with a TTL. Keys that are written within a twentieth of their TTL share one, so that
+// a burst of events does not need a lease each.
 type leases struct {
-	turn  chan struct{} // holds one while somebody looks for a lease: to wait for it ends with the request
+	turn  chan struct{} // a mutex with capacity one; waiting for it can be cancelled
 	byTTL map[time.Duration]*shared
 }
 
@@ -24,7 +24,7 @@ type shared struct {
 	keys  int
 }
 
-// get returns NoLease for a TTL of zero.
+// get returns a lease for a TTL. It returns NoLease for a TTL of zero.
 func (l *leases) get(ctx context.Context, client *clientv3.Client, ttl time.Duration) (clientv3.LeaseID, error) {
 	if ttl <= 0 {
 		return clientv3.NoLease, nil

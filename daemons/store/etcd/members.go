@@ -17,36 +17,36 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// A member that hangs or is off the network says nothing, and grpc waits for it a quarter of a minute. So one member is
-// used at a time, the first of the list as long as it does its work, and whether it does is asked whenever nothing was
-// heard from it for a beat. One that does not answer within its patience is left for the first that does.
+// A member that hangs or is unreachable is silent, and gRPC waits for it a quarter of a minute. So one member is used
+// at a time. It is the first of the list as long as that works. Whenever the member was silent for a beat, it is
+// checked. If it does not answer within patience, the first member that does replaces it.
 const (
 	beat     = 500 * time.Millisecond
 	patience = time.Second
-	homeward = 20 * time.Second // how often the first of the list is tried while another one is used
-	hopeless = 5 * time.Second  // of silence of all members, after which it is not asked of them what would only wait
+	homeward = 20 * time.Second // how often the first member of the list is tried while another one is used
+	hopeless = 5 * time.Second  // how long all members must be silent before calls fail at once
 )
 
 // seat is one connection to one member.
 type seat struct {
-	member int // its place in the list
+	member int // index in the list
 	client *clientv3.Client
-	calls  *rpc.Client     // beside the client's connection: for what there is much of
-	left   context.Context // ends when another seat is taken
+	calls  *rpc.Client     // a second connection, for frequent calls
+	left   context.Context // ends when another seat replaces this one
 	leave  context.CancelCauseFunc
-	heard  atomic.Int64 // when it last answered what needs a majority, in nanoseconds of the clock
+	heard  atomic.Int64 // when it last answered a call that needs a majority, in Unix nanoseconds
 
 	mu      sync.Mutex
-	watches map[*rpc.Stream]struct{} // that are open
+	watches map[*rpc.Stream]struct{} // the open watches
 }
 
-// members are those of the cluster.
+// members holds the cluster's members.
 type members struct {
 	config    clientv3.Config
-	roots     func() *x509.CertPool // by which a new connection is judged; nil: by those of config
+	roots     func() *x509.CertPool // authorities for a new connection; nil means those of config
 	endpoints []string
 	current   atomic.Pointer[seat]
-	// since when no member answers what needs a majority, in nanoseconds of the clock; 0: one does
+	// silentAt is since when no member answers a call that needs a majority, in Unix nanoseconds; 0 if one does.
 	silentAt atomic.Int64
 	stop     context.CancelFunc
 	tended   sync.WaitGroup
@@ -80,8 +80,8 @@ func (s *seat) close() error {
 	return s.client.Close()
 }
 
-// at is the seat to ask, or why there is no use in asking: without a majority a member keeps what it is asked until
-// the caller's time is up, and one that is off keeps it longer.
+// at returns the seat to use. It returns an error if no member has answered for a while. Otherwise calls would wait
+// until the caller's timeout, because a member without a majority does not answer.
 func (m *members) at() (*seat, error) {
 	if since := m.silentAt.Load(); since != 0 && time.Since(time.Unix(0, since)) > hopeless {
 		return nil, fmt.Errorf(
@@ -109,14 +109,14 @@ func (m *members) seat(member int) (*seat, error) {
 	return s, nil
 }
 
-// answered notes that the member did its work.
+// answered records that the member did its work, unless err is set.
 func (s *seat) answered(err error) {
 	if err == nil {
 		s.heard.Store(time.Now().UnixNano())
 	}
 }
 
-// fails says why a call failed: because the seat was left, when that is so.
+// fails returns the reason why a call failed. If the seat was replaced, that is the reason.
 func (s *seat) fails(err error) error {
 	if err != nil && s.left.Err() != nil {
 		return context.Cause(s.left)
@@ -124,7 +124,7 @@ func (s *seat) fails(err error) error {
 	return err
 }
 
-// ask is the least that needs a majority.
+// ask makes the smallest call that needs a majority.
 func (s *seat) ask(ctx context.Context) (revision int64, err error) {
 	r, err := s.askWho(ctx)
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *seat) ask(ctx context.Context) (revision int64, err error) {
 	return r.revision, nil
 }
 
-// askWho is ask, and tells in addition which history of the store it is that answers.
+// askWho is like ask, and also returns the identity of the store's history.
 func (s *seat) askWho(ctx context.Context) (*rangeReply, error) {
 	r, err := s.read(ctx, "\x00", true)
 	if err != nil {
@@ -143,8 +143,8 @@ func (s *seat) askWho(ctx context.Context) (*rangeReply, error) {
 	return r, nil
 }
 
-// answers is ask for who does not want to know the revision. It needs a majority as a read does, and leaves the keys
-// alone: ranges are there for those who want some.
+// answers is like ask, but without the revision. It needs a majority as a read does, but reads no keys. So the metrics
+// of range requests count only real reads.
 func (s *seat) answers(ctx context.Context) error {
 	_, err := s.client.MemberList(ctx)
 	s.answered(err)
@@ -189,8 +189,8 @@ func (m *members) silent(ctx context.Context, s *seat) bool {
 	return s.answers(ctx) != nil
 }
 
-// move takes the first of the members that answers, and stays when none does: then there is no majority,
-// and a change would only break what may go on.
+// move replaces the seat by the first candidate that answers. If none does, there is no majority, and the seat stays: a
+// change would only interrupt calls that may still succeed.
 func (m *members) move(ctx context.Context, from *seat, candidates ...int) {
 	if ctx.Err() != nil {
 		return
@@ -228,9 +228,9 @@ func (m *members) move(ctx context.Context, from *seat, candidates ...int) {
 					m.endpoints[s.member],
 				),
 			)
-			// What still waits for it ends here; whether it was done is unknown, as with any broken connection.
+			// Pending calls end here. Their outcome is unknown, as with any broken connection.
 			_ = from.close()
-			cancel() // the slower ones need not be heard
+			cancel() // the slower candidates are not needed
 		}
 	}
 }

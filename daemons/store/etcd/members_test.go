@@ -87,7 +87,7 @@ func TestAWriteWithoutALeaderEndsAndSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = members.Close() })
-	// A second member that is never there takes the first one's majority, and soon its leader.
+	// A second member that never starts takes the majority from the first, which soon has no leader.
 	if _, err := members.MemberAdd(ctx, []string{"http://127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestWhenNoMemberAnswersCallsEndAtOnceAndSaySo(t *testing.T) {
 	}
 }
 
-// relay passes connections on until it is told to be silent, as a machine that is cut off.
+// relay forwards connections until the test silences it, like a machine without a network.
 type relay struct {
 	address string
 	quiet   chan struct{}
@@ -185,7 +185,7 @@ func newRelay(t *testing.T, target string) *relay {
 		_ = l.Close()
 		r.silence()
 		mu.Lock()
-		ended = true // also for what is being accepted
+		ended = true // also for connections that are being accepted
 		for _, c := range open {
 			_ = c.Close()
 		}
@@ -195,7 +195,7 @@ func newRelay(t *testing.T, target string) *relay {
 	return r
 }
 
-// stopping swallows what is written once it is quiet.
+// stopping discards written data once it is quiet.
 type stopping struct {
 	net.Conn
 	quiet chan struct{}

@@ -11,7 +11,7 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// same says whether what a request lays out is one of etcd's own messages.
+// same checks that an encoded request equals one of etcd's own messages.
 func same(t *testing.T, laidOut []byte, into, want proto.Message) {
 	t.Helper()
 	if err := proto.Unmarshal(laidOut, into); err != nil {
@@ -206,7 +206,8 @@ func TestRepliesAreReadAsEtcdMeansThem(t *testing.T) {
 	}
 }
 
-// FuzzReplies has etcd say anything: it is read as etcd's own messages are, or refused.
+// FuzzReplies decodes arbitrary bytes as etcd's responses. The result must equal that of etcd's own messages, or be an
+// error.
 func FuzzReplies(f *testing.F) {
 	for _, m := range []proto.Message{txnRefused, txnDone, lastPart, watchEvent, watchEnding} {
 		f.Add(encoded(f, m))

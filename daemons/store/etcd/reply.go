@@ -9,7 +9,7 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// each walks over a message's fields: those that are numbers, and those that are bytes.
+// each calls number and data for a message's numeric and bytes fields.
 func each(message []byte, number func(protowire.Number, uint64), data func(protowire.Number, []byte) error) error {
 	for len(message) > 0 {
 		field, kind, size := protowire.ConsumeTag(message)
@@ -43,7 +43,7 @@ func each(message []byte, number func(protowire.Number, uint64), data func(proto
 	return nil
 }
 
-// readHeader reads the revision of a ResponseHeader.
+// readHeader decodes the revision of a ResponseHeader.
 func readHeader(header []byte, revision *int64) error {
 	return each(header, func(field protowire.Number, n uint64) {
 		if field == headerRevision {
@@ -52,8 +52,8 @@ func readHeader(header []byte, revision *int64) error {
 	}, nil)
 }
 
-// identity is what of a ResponseHeader tells one history of the store from another: the cluster, and how many leaders
-// were elected in it. Both of what is read linearizably; then the second never falls but where the data was restored.
+// identity has the fields of a ResponseHeader that identify a history of the store: the cluster, and the term, which
+// counts elections. Among linearizable reads, the term only decreases if the data was restored.
 type identity struct{ cluster, term uint64 }
 
 func (i *identity) read(header []byte) error {
@@ -67,7 +67,7 @@ func (i *identity) read(header []byte) error {
 	}, nil)
 }
 
-// keyValue is a KeyValue, whose bytes it shares.
+// keyValue is a KeyValue. It shares the message's bytes.
 type keyValue struct {
 	key, value []byte
 	revision   int64
@@ -93,7 +93,7 @@ func (kv *keyValue) read(message []byte) error {
 type txnReply struct {
 	done     bool
 	revision int64
-	ranges   []rangeReply // by guard, of a transaction that was not done
+	ranges   []rangeReply // by guard, if the transaction was not done
 }
 
 // Read implements rpc.Reply.
@@ -113,7 +113,7 @@ func (r *txnReply) Read(message []byte) error {
 	})
 }
 
-// response reads a ResponseOp.
+// response decodes a ResponseOp.
 func (r *txnReply) response(field protowire.Number, data []byte) error {
 	if field != opRange {
 		return nil
@@ -122,12 +122,12 @@ func (r *txnReply) response(field protowire.Number, data []byte) error {
 	return r.ranges[len(r.ranges)-1].Read(data)
 }
 
-// rangeReply is a RangeResponse of one key.
+// rangeReply is a RangeResponse for one key.
 type rangeReply struct {
 	revision int64
-	identity identity // if asks
+	identity identity // set only if asks
 	asks     bool
-	kv       *store.KV // nil: there is none
+	kv       *store.KV // nil if the key does not exist
 }
 
 // Read implements rpc.Reply.
@@ -151,7 +151,7 @@ func (r *rangeReply) Read(message []byte) error {
 	})
 }
 
-// part is a RangeStreamResponse: some of the keys, and in the last one the revision that all are of.
+// part is a RangeStreamResponse. It has some of the keys, and the last one has the revision of all.
 type part struct {
 	revision int64
 	kvs      []store.KV
@@ -181,7 +181,7 @@ func (p *part) Read(message []byte) error {
 	})
 }
 
-// watchReply is a WatchResponse. Its events' values share the message's bytes.
+// watchReply is a WatchResponse. The values of its events share the message's bytes.
 type watchReply struct {
 	revision          int64
 	created, canceled bool
@@ -214,7 +214,7 @@ func (r *watchReply) Read(message []byte) error {
 	})
 }
 
-// event reads an Event.
+// event decodes an Event.
 func (r *watchReply) event(message []byte) error {
 	var deleted bool
 	var kv keyValue

@@ -6,16 +6,16 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// What etcd is asked and answers in the common cases, laid out as its messages are (etcdserverpb, mvccpb): every object
-// goes through here twice, and the messages' own types cost several times as much.
+// This file encodes the common requests to etcd in the format of its messages (etcdserverpb, mvccpb). Every object
+// passes through here twice, and the generated types cost several times as much.
 
 // txn is a TxnRequest.
 type txn struct {
 	store.Txn
-	leases []int64 // one for each put
+	leases []int64 // one for each put; 0 for none
 }
 
-// Numbers of fields.
+// These are field numbers.
 const (
 	txnCompare, txnSuccess, txnFailure                            = 1, 2, 3
 	compareTarget, compareKey, compareModRevision                 = 2, 3, 6
@@ -41,7 +41,7 @@ func (t *txn) Append(to []byte) []byte {
 		to = open(to, txnCompare, 2+ofBytes(len(g.Key))+1+protowire.SizeVarint(uint64(g.Revision)))
 		to = number(to, compareTarget, targetMod)
 		to = text(to, compareKey, g.Key)
-		to = number(to, compareModRevision, uint64(g.Revision)) // also when it is 0: it says what is compared
+		to = number(to, compareModRevision, uint64(g.Revision)) // encoded even if it is 0, because it selects what is compared
 	}
 	for i, p := range t.Puts {
 		size := ofBytes(len(p.Key)) + ofBytes(len(p.Value)) + ofNumber(t.leases[i])
@@ -66,10 +66,10 @@ func (t *txn) Append(to []byte) []byte {
 	return to
 }
 
-// ofBytes is the size of a field of n bytes whose number is below 16.
+// ofBytes returns the size of a field with n bytes. The field number must be below 16.
 func ofBytes(n int) int { return 1 + protowire.SizeBytes(n) }
 
-// ofNumber is that of a number, which is left out when it is 0.
+// ofNumber returns the size of a numeric field, which is left out if it is 0.
 func ofNumber(n int64) int {
 	if n == 0 {
 		return 0
@@ -89,7 +89,7 @@ func number(to []byte, field protowire.Number, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(to, field, protowire.VarintType), value)
 }
 
-// get is a RangeRequest for one key, or only for whether it is there.
+// get is a RangeRequest for one key. With countOnly the response has no value.
 type get struct {
 	key       string
 	countOnly bool
@@ -104,13 +104,13 @@ func (g *get) Append(to []byte) []byte {
 	return to
 }
 
-// below is a RangeRequest for all keys from one up to another.
+// below is a RangeRequest for the keys from key up to end.
 type below struct{ key, end string }
 
 // Append implements rpc.Request.
 func (b *below) Append(to []byte) []byte { return text(text(to, rangeKey, b.key), rangeEnd, b.end) }
 
-// create is a WatchRequest that begins a watch.
+// create is a WatchRequest that creates a watch.
 type create struct {
 	key, end string
 	start    int64
@@ -125,7 +125,7 @@ func (c *create) Append(to []byte) []byte {
 	return number(to, createProgress, 1)
 }
 
-// progress is a WatchRequest for how far watches have come.
+// progress is a WatchRequest for the progress of watches.
 type progress struct{}
 
 // Append implements rpc.Request.

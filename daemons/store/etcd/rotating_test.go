@@ -13,7 +13,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S12: a member is judged by the authorities that there are when it is connected to.
+// A member's certificate is verified with the authorities at the time of the connection.
+// Proves S12.
 func TestAMemberIsJudgedByTheAuthoritiesOfTheTime(t *testing.T) {
 	now := time.Now()
 	dir := t.TempDir()

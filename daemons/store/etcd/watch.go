@@ -18,8 +18,8 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// Watch implements store.Store. What the store sends is read and handed on by the goroutine that watches; the client's
-// own watches would copy it and pass it through four more first.
+// Watch implements store.Store. The watching goroutine reads and passes on the store's messages itself. The client's
+// own watches would copy each message and pass it through four more goroutines.
 func (s *Store) Watch(asked context.Context, prefix string, after int64, take func(store.Batch) error) error {
 	at := s.members.current.Load()
 	if err := s.history.goesOn(asked, at); err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Watch(asked context.Context, prefix string, after int64, take fu
 	ctx, cancel := context.WithCancel(asked)
 	defer cancel()
 	defer context.AfterFunc(at.left, cancel)()
-	var refused error // by take
+	var refused error // the error of take
 	err := at.follow(ctx, prefix, after, func(b store.Batch) error {
 		refused = take(b)
 		return refused
@@ -44,7 +44,7 @@ func (s *Store) Watch(asked context.Context, prefix string, after int64, take fu
 	return fmt.Errorf("watch %s after %d: %w", prefix, after, known(clientv3.ContextError(ctx, err)))
 }
 
-// leader has the member end a watch when it has lost its leader, instead of letting it go stale.
+// leader makes the member end a watch when it has lost its leader, instead of letting the watch become stale.
 var leader = []rpc.Header{{Name: rpctypes.MetadataRequireLeaderKey, Value: rpctypes.MetadataHasLeader}}
 
 func (s *seat) follow(ctx context.Context, prefix string, after int64, take func(store.Batch) error) error {
@@ -66,7 +66,7 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 		delete(s.watches, w)
 	}()
 	var r watchReply
-	var batch store.Batch // of all that has come by now
+	var batch store.Batch // all events that have arrived so far
 	told := false
 	err = w.Receive(ctx, func(message []byte, more bool) error {
 		r = watchReply{events: batch.Events}
@@ -83,9 +83,9 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 		}
 		switch events := len(r.events) - len(batch.Events); {
 		case events > 0:
-			// They may come from the past (catching up): only their own revision is reached.
+			// Old events may follow each other while the watch catches up, so only their own revision has been reached.
 			batch.Revision, told = r.events[len(r.events)-1].Revision, true
-		case !r.created: // which is said with the store's revision, and not how far this has come
+		case !r.created: // the created message has the store's revision, not the watch's progress
 			batch.Revision, told = r.revision, true
 		}
 		batch.Events = r.events
@@ -101,7 +101,8 @@ func (s *seat) follow(ctx context.Context, prefix string, after int64, take func
 
 var errEnded = status.Error(codes.Unavailable, "the store has ended the watch")
 
-// Progress implements store.Store. A watch that cannot be asked has ended, and says so itself.
+// Progress implements store.Store. It ignores errors, because a watch that cannot be asked has ended and reports that
+// itself.
 func (s *Store) Progress(context.Context) error {
 	at := s.members.current.Load()
 	at.mu.Lock()

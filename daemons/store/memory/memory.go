@@ -1,5 +1,5 @@
-// Package memory is a store in the memory of the process, for development and tests.
-// It behaves as the one over etcd does; what it holds is gone with the process.
+// Package memory is a store in the memory of the process, for development and tests. It behaves like the one over etcd.
+// Its content is lost when the process ends.
 package memory
 
 import (
@@ -24,20 +24,20 @@ type Store struct {
 	compacted int64
 	history   []moment // one for each revision after compacted, in order
 	changed   chan struct{}
-	asked     int64 // how often progress was asked for
+	asked     int64 // how often Progress was called
 	timers    map[string]*time.Timer
 }
 
-// moment is what a revision changed.
+// moment holds the changes of a revision.
 type moment struct {
 	revision int64
 	events   []store.Event
-	before   []store.KV // of the same keys; those that there were not have no revision
+	before   []store.KV // the same keys before; those that did not exist have revision 0
 }
 
 var _ store.Store = (*Store)(nil)
 
-// New returns an empty store at revision 1, as a new etcd is.
+// New returns an empty store at revision 1, like a new etcd.
 func New() *Store {
 	return &Store{
 		tree:     btree.NewG(16, func(a, b store.KV) bool { return a.Key < b.Key }),
@@ -72,7 +72,7 @@ func (s *Store) get(key string) *store.KV {
 	return nil
 }
 
-// together is how many keys are handed out at a time.
+// together is how many keys All passes on at a time.
 const together = 10
 
 // All implements store.Store.
@@ -196,7 +196,7 @@ func (s *Store) apply(t store.Txn) int64 {
 	return next
 }
 
-// expire removes a key with a TTL in time, unless it is written again before.
+// expire removes a key after its TTL, unless it is written again before.
 func (s *Store) expire(p store.Put) {
 	if t := s.timers[p.Key]; t != nil {
 		t.Stop()
@@ -217,7 +217,7 @@ func (s *Store) expire(p store.Put) {
 	s.timers[p.Key] = timer
 }
 
-// Size implements store.Sized: of keys and values.
+// Size implements store.Sized. It is the total length of keys and values.
 func (s *Store) Size(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,7 +253,7 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 	return ctx.Err()
 }
 
-// compact forgets what came before revision; that revision itself stays readable.
+// compact discards what came before revision. That revision itself stays readable.
 func (s *Store) compact(revision int64) {
 	n := revision - 1 - s.compacted
 	s.history = append([]moment(nil), s.history[n:]...)

@@ -14,18 +14,17 @@ import (
 	"clusterctl/daemons/store/sealed/kms"
 )
 
-// marker begins every encrypted value. JSON never begins like this.
+// marker is the prefix of every encrypted value. JSON never begins with it.
 const marker = "k8s:enc:"
 
 func isSealed(value []byte) bool { return bytes.HasPrefix(value, []byte(marker)) }
 
-// key is one key of a provider: what it writes begins with its prefix, as
-// k8s:enc:secretbox:v1:NAME:.
+// key is one key of a provider. Its values begin with prefix, for example k8s:enc:secretbox:v1:NAME:.
 type key struct {
 	prefix  string
 	encrypt crypt
 	decrypt crypt
-	plugin  *kms.Plugin // that keeps the key; nil: it is here
+	plugin  *kms.Plugin // the plugin that holds the key; nil if encrypt and decrypt use it directly
 }
 
 // seal encrypts a value that is to be stored at path.
@@ -41,7 +40,7 @@ func (k *key) seal(path string, plain []byte) ([]byte, error) {
 	return append([]byte(k.prefix), data...), nil
 }
 
-// open may have to ask a plugin.
+// open decrypts a value. It may have to call a plugin.
 func (k *key) open(ctx context.Context, path string, value []byte) ([]byte, error) {
 	if k.plugin != nil {
 		return k.plugin.Open(ctx, []byte(path), value[len(k.prefix):])
@@ -49,7 +48,7 @@ func (k *key) open(ctx context.Context, path string, value []byte) ([]byte, erro
 	return k.decrypt([]byte(path), value[len(k.prefix):])
 }
 
-// wrote says whether a value is as it would be written now.
+// wrote reports whether a value has the form in which it would be written now.
 func (k *key) wrote(value []byte) bool {
 	data, ok := bytes.CutPrefix(value, []byte(k.prefix))
 	return ok && (k.plugin == nil || !k.plugin.Stale(data))
@@ -78,7 +77,7 @@ func newKey(provider, name string, secret []byte) (*key, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The path is authenticated: a value moved to another key does not open.
+	// The path is authenticated, so a value that was moved to another path cannot be decrypted.
 	k.encrypt = func(aad, plain []byte) ([]byte, error) { return aead.Seal(nil, nil, plain, aad), nil }
 	k.decrypt = func(aad, data []byte) ([]byte, error) {
 		plain, err := aead.Open(nil, nil, data, aad)
@@ -92,7 +91,7 @@ func newKey(provider, name string, secret []byte) (*key, error) {
 
 type crypt = func(aad, data []byte) ([]byte, error)
 
-// box is XSalsa20 with Poly1305, the nonce first.
+// box returns XSalsa20 with Poly1305. The nonce precedes the data.
 func box(secret [32]byte) (encrypt, decrypt crypt) {
 	encrypt = func(_, plain []byte) ([]byte, error) {
 		var nonce [24]byte
@@ -114,8 +113,8 @@ func box(secret [32]byte) (encrypt, decrypt crypt) {
 	return encrypt, decrypt
 }
 
-// cbc is AES-CBC with PKCS#7 padding, the initialization vector first. It hides values,
-// and does not notice when they are changed.
+// cbc returns AES-CBC with PKCS#7 padding. The initialization vector precedes the data. It does not detect changed
+// data.
 func cbc(block cipher.Block) (encrypt, decrypt crypt) {
 	encrypt = func(_, plain []byte) ([]byte, error) {
 		pad := aes.BlockSize - len(plain)%aes.BlockSize

@@ -17,7 +17,7 @@ import (
 	"clusterctl/daemons/store/sealed/kms"
 )
 
-// plugin makes the key that a KMS plugin keeps.
+// plugin returns a key that a KMS plugin holds.
 func (r *rules) plugin(p *apiserverv1.KMSConfiguration) (*key, error) {
 	c := kms.Config{Name: p.Name, Endpoint: p.Endpoint}
 	if p.Timeout != nil {
@@ -25,7 +25,7 @@ func (r *rules) plugin(p *apiserverv1.KMSConfiguration) (*key, error) {
 			return nil, fmt.Errorf("%s: the timeout %s is not positive", p.Name, c.Timeout)
 		}
 	}
-	switch version := cmp.Or(p.APIVersion, "v1"); { // upstream's default
+	switch version := cmp.Or(p.APIVersion, "v1"); { // the same default as upstream
 	case p.Name == "" || strings.Contains(p.Name, ":"):
 		return nil, fmt.Errorf("%q is no name of a plugin: it must not be empty and have no colon", p.Name)
 	case version == "v1":
@@ -52,7 +52,7 @@ func (r *rules) plugin(p *apiserverv1.KMSConfiguration) (*key, error) {
 	return &key{prefix: marker + "kms:v2:" + p.Name + ":", plugin: made}, nil
 }
 
-// version tells what the rules write with: it is another one when a plugin has another key.
+// version identifies the keys that the rules write with. It changes when a plugin changes its key.
 func (r *rules) version() [sha256.Size]byte {
 	if len(r.plugins) == 0 {
 		return r.digest
@@ -66,8 +66,8 @@ func (r *rules) version() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// pool has the plugins that are in use, so that a file that was read again finds those of the former one, with all that
-// they have given.
+// pool holds the plugins in use. So a reload reuses the plugins of the former configuration, with their decrypted
+// seeds.
 type pool struct {
 	log *slog.Logger
 
@@ -92,19 +92,19 @@ func (p *pool) plugin(c kms.Config) (_ *kms.Plugin, added bool, err error) {
 	return made, true, nil
 }
 
-// keep lets those of a list go that are not in use.
+// keep closes those plugins of a list that are not in use.
 func (p *pool) keep(use, list []*kms.Plugin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, plugin := range list {
 		if !slices.Contains(use, plugin) && slices.Contains(p.known, plugin) {
 			p.known = slices.DeleteFunc(p.known, func(o *kms.Plugin) bool { return o == plugin })
-			_ = plugin.Close() // calls that are under way fail, and their values are opened by the rules that hold now
+			_ = plugin.Close() // pending calls fail, and their values are then decrypted by the current rules
 		}
 	}
 }
 
-// look asks plugins how they are, all at once.
+// look checks the status of plugins concurrently.
 func (s *Store) look(ctx context.Context, plugins []*kms.Plugin) error {
 	errs := make([]error, len(plugins))
 	var looking sync.WaitGroup
@@ -123,7 +123,7 @@ func (s *Store) look(ctx context.Context, plugins []*kms.Plugin) error {
 	return errors.Join(errs...)
 }
 
-// attend looks at the plugins whenever it is time, until ctx ends. What it finds they log themselves.
+// attend checks each plugin when it is due, until ctx ends. The plugins log the results.
 func (s *Store) attend(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -142,7 +142,7 @@ func (s *Store) attend(ctx context.Context) {
 	}
 }
 
-// Plugins says whether all KMS plugins in use are well.
+// Plugins returns an error if a KMS plugin in use does not work.
 func (s *Store) Plugins() error {
 	var errs []error
 	for _, p := range s.current().plugins {
@@ -151,5 +151,5 @@ func (s *Store) Plugins() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the connections to plugins.
+// Close closes the connections to plugins.
 func (s *Store) Close() { s.pool.keep(nil, s.current().plugins) }

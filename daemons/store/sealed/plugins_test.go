@@ -13,7 +13,7 @@ import (
 	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// plugin is a KMS plugin that answers.
+// plugin starts a KMS plugin.
 func plugin(t *testing.T) *kmstest.Plugin {
 	t.Helper()
 	k := kmstest.New(t)
@@ -93,7 +93,7 @@ func TestAStoreWhosePluginIsAwayReadsWhatItKnowsAndWritesNothing(t *testing.T) {
 		}
 	}
 	put(t, s, "/registry/configmaps/a/b", "open", 0)
-	// What could not be read is told again when the plugin is there.
+	// Values that could not be read are delivered again when the plugin is available.
 	watching, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	run, stop := context.WithCancel(ctx)
@@ -146,7 +146,7 @@ func TestAFileWhosePluginIsNotWellIsNotTakenUntilItIs(t *testing.T) {
 	if p := s.current().plugins; len(p) != 2 || p[1] != was || k.Count("Encrypt") != 1 {
 		t.Error("a plugin that the former file had is another now")
 	}
-	write(t, s.File, "nonsense") // a file that is refused takes nothing away
+	write(t, s.File, "nonsense") // an invalid file removes no plugin
 	if err := s.Reload(); err == nil {
 		t.Error("a file without sense is taken")
 	}

@@ -13,18 +13,18 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// lookEvery is how often the file is looked at.
+// lookEvery is how often the file is checked.
 const lookEvery = 5 * time.Second
 
-// progress is how far rewriting has come.
+// progress is the state of rewriting.
 type progress struct {
 	mu     sync.Mutex
-	done   [sha256.Size]byte // the version of the rules as which everything that is stored is written
-	broken int               // values that cannot be decrypted, so stay as they are
+	done   [sha256.Size]byte // version of the rules with which all values have been written
+	broken int               // number of values that cannot be decrypted, and so stay unchanged
 }
 
-// Reload has the file as it is now in use, and says why if it cannot be: then the former one
-// stays, as it does when a KMS plugin that it adds is not well.
+// Reload makes the store use the file's current content. If that is invalid, or a KMS plugin that it adds does not
+// work, Reload returns an error and the former configuration stays in use.
 func (s *Store) Reload() error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
@@ -50,7 +50,7 @@ func (s *Store) Reload() error {
 	return s.settled()
 }
 
-// settling is how long a reload waits for writes that chose the former key before it says that there are some.
+// settling is how long a reload waits for writes with a former key before it reports them as an error.
 const settling = 2 * time.Second
 
 func (s *Store) settled() error {
@@ -59,7 +59,7 @@ func (s *Store) settled() error {
 	return s.settle(ctx)
 }
 
-// Rewritten says whether everything that is stored is written as the file says.
+// Rewritten returns an error unless all values are written as the file configures.
 func (s *Store) Rewritten() error {
 	if err := s.Reload(); err != nil {
 		return err
@@ -76,8 +76,8 @@ func (s *Store) Rewritten() error {
 	return nil
 }
 
-// Run reads the file again when it changes, looks at KMS plugins, and writes anew what another
-// key has written, until ctx ends.
+// Run reloads the file when it changes, checks KMS plugins, and rewrites values that were written with another key,
+// until ctx ends.
 func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource) error {
 	var attending sync.WaitGroup
 	defer attending.Wait()
@@ -111,7 +111,7 @@ func (s *Store) Run(ctx context.Context, resources func() []schema.GroupResource
 }
 
 func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource) error {
-	// Writes that chose their key before are done by then: none comes after what is looked at.
+	// Wait for the writes that chose a former key, so that none of them is written after its value has been checked.
 	r := s.current()
 	if err := s.settle(ctx); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (s *Store) rewriteAll(ctx context.Context, resources []schema.GroupResource
 	return nil
 }
 
-// rewrite writes each value of a resource anew that is not as it would be written now.
-// Whoever changes one meanwhile has written it anew already.
+// rewrite writes each value of a resource again that does not have its current form. If a value changes meanwhile, that
+// write has used the current key already.
 func (s *Store) rewrite(ctx context.Context, r *rules, gr schema.GroupResource) (count, broken int, err error) {
 	prefix, w := s.Prefixes(gr), r.writer(gr)
 	if prefix == "" {

@@ -17,22 +17,22 @@ import (
 	"clusterctl/daemons/store/sealed/kms"
 )
 
-// rules are an EncryptionConfiguration, understood. They never change.
+// rules is a parsed EncryptionConfiguration. It is immutable.
 type rules struct {
 	digest [sha256.Size]byte // of the file
-	list   []rule            // the first that names a resource holds
-	keys   []*key            // all, to read with
-	order  []string          // of the providers' keys, as the file names them
-	pool   *pool             // where plugins come from
+	list   []rule            // the first rule that names a resource applies
+	keys   []*key            // all keys, for decryption
+	order  []string          // the providers' keys in the order of the file
+	pool   *pool             // the plugins in use
 
 	plugins []*kms.Plugin
-	added   []*kms.Plugin // that the former file did not have
+	added   []*kms.Plugin // plugins that the former file did not have
 }
 
-// rule says how resources are written.
+// rule defines how resources are written.
 type rule struct {
 	resources []string // plural.group, *.group or *.*
-	write     *key     // nil: as they are
+	write     *key     // nil writes values unencrypted
 }
 
 func readFile(path string, from *pool) (*rules, error) {
@@ -106,8 +106,8 @@ func parse(text []byte, from *pool) (_ *rules, err error) {
 	return r, nil
 }
 
-// provider adds the keys of a provider to those that are read with and returns them, the
-// writing one first. The provider that leaves values as they are has none.
+// provider adds the keys of a provider to the keys for decryption, and returns them, the writing key first. The
+// identity provider has none.
 func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err error) {
 	var name string
 	var list []apiserverv1.Key
@@ -161,7 +161,7 @@ func (r *rules) provider(p apiserverv1.ProviderConfiguration) (keys []*key, err 
 	return keys, nil
 }
 
-// writer is the key that a resource is written with; nil: none.
+// writer returns the key that a resource is written with; nil writes it unencrypted.
 func (r *rules) writer(gr schema.GroupResource) *key {
 	if gr.Empty() {
 		return nil
@@ -184,8 +184,8 @@ func (r *rule) names(gr schema.GroupResource) bool {
 	return false
 }
 
-// open decrypts with whichever key has written the value. Keys of several rules may bear
-// one name: the one that opens it is the right one.
+// open decrypts a value with the key that wrote it. Keys of several rules may have the same name, so it tries each of
+// them.
 func (r *rules) open(ctx context.Context, path string, value []byte) ([]byte, error) {
 	err := error(nil)
 	for _, k := range r.keys {
@@ -210,7 +210,7 @@ func (r *rules) open(ctx context.Context, path string, value []byte) ([]byte, er
 	return nil, err
 }
 
-// covers says whether a rule is about a resource.
+// covers reports whether a rule names a resource.
 func (r *rules) covers(gr schema.GroupResource) bool {
 	for i := range r.list {
 		if r.list[i].names(gr) {

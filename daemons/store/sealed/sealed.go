@@ -1,8 +1,7 @@
-// Package sealed is a store whose values are encrypted at rest, as an EncryptionConfiguration
-// says: for each resource the first provider writes and all of them read. Values have
-// upstream's layout, so that its documents and scanners hold. The keys' file is read again when
-// it changes, and what another key has written is written anew. Keys that a plugin keeps are
-// package kms's; how the values got to be, and where the file comes from, is others' business.
+// Package sealed is a store whose values are encrypted at rest by an EncryptionConfiguration. For each resource the
+// first provider encrypts, and all providers decrypt. Values have upstream's layout, so upstream's documentation and
+// scanners apply. The configuration file is read again when it changes, and values of other keys are then rewritten.
+// Package kms handles keys that a plugin holds.
 package sealed
 
 import (
@@ -19,28 +18,28 @@ import (
 	"clusterctl/daemons/store/sealed/kms"
 )
 
-// Config is what a sealed store is made of.
+// Config configures a Store.
 type Config struct {
 	Store    store.Store                           // required
-	File     string                                // an EncryptionConfiguration
-	Prefixes func(schema.GroupResource) string     // under which a resource's keys are; empty: not stored
-	Resource func(key string) schema.GroupResource // whose key it is; empty: nobody's
+	File     string                                // path of an EncryptionConfiguration
+	Prefixes func(schema.GroupResource) string     // returns the prefix of a resource's keys; empty if it is not stored
+	Resource func(key string) schema.GroupResource // returns the resource of a key; empty if there is none
 	Log      *slog.Logger                          // required
 }
 
-// Store encrypts what it is given and decrypts what it gives.
+// Store encrypts the values that it writes and decrypts those that it reads.
 type Store struct {
 	Config
 
-	mu    sync.RWMutex // held for no call of another
+	mu    sync.RWMutex // not held during calls of other packages
 	rules *rules
-	// commits are those under way, by the rules whose key they chose: until those of former rules are done, something
-	// may still be written with the former key.
+	// commits counts the commits in progress by the rules whose key they chose. While there are commits for former
+	// rules, a value may still be written with a former key.
 	commits map[*rules]*sync.WaitGroup
 
 	pool      *pool
 	reloading sync.Mutex
-	changed   chan struct{} // holds a token when there are rules for which nothing was rewritten
+	changed   chan struct{} // holds a token when stored values may need rewriting
 
 	progress progress
 	watches  watches
@@ -48,20 +47,20 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open reads the file and returns the store over c.Store. KMS plugins that are not well are waited for when they are
-// needed.
+// Open reads the file and returns the store over c.Store. It does not wait for KMS plugins that do not work; operations
+// that need them do.
 func Open(c Config) (*Store, error) {
 	s := &Store{Config: c, changed: make(chan struct{}, 1), pool: &pool{log: c.Log}}
 	var err error
 	if s.rules, err = readFile(c.File, s.pool); err != nil {
 		return nil, err
 	}
-	_ = s.look(context.Background(), s.rules.plugins) // who is not well has said so in the log
+	_ = s.look(context.Background(), s.rules.plugins) // look logs the errors
 	s.again()
 	return s, nil
 }
 
-// again has everything that is stored looked at once more.
+// again makes Run check all stored values once more.
 func (s *Store) again() {
 	select {
 	case s.changed <- struct{}{}:
@@ -75,7 +74,7 @@ func (s *Store) current() *rules {
 	return s.rules
 }
 
-// decrypt decrypts a value with the keys that hold, also when they have changed meanwhile.
+// decrypt decrypts a value with the current keys, even if they change meanwhile.
 func (s *Store) decrypt(ctx context.Context, key string, value []byte) (plain []byte, err error) {
 	for r := s.current(); ; {
 		if plain, err = r.open(ctx, key, value); err == nil {
@@ -89,7 +88,7 @@ func (s *Store) decrypt(ctx context.Context, key string, value []byte) (plain []
 	}
 }
 
-// open decrypts a value. One that cannot be decrypted is told as that, with whether it is its plugin that does not
+// open decrypts a value. If that fails, the error is an Unreadable. It is marked as passing if the plugin does not
 // answer at present.
 func (s *Store) open(ctx context.Context, key string, value []byte, revision int64) ([]byte, error) {
 	if !isSealed(value) {
@@ -181,7 +180,7 @@ func (s *Store) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return result, err
 }
 
-// begin notes that a commit is under way by the rules that it returns, until done is called.
+// begin counts a commit with the current rules, which it returns, until done is called.
 func (s *Store) begin() (r *rules, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +197,7 @@ func (s *Store) begin() (r *rules, done func()) {
 	return r, under.Done
 }
 
-// settle waits until no commit is under way that has chosen a former key. It is in nobody's way meanwhile.
+// settle waits until no commit with a former key is in progress. It does not block new commits.
 func (s *Store) settle(ctx context.Context) error {
 	s.mu.Lock()
 	var former []*sync.WaitGroup
@@ -212,7 +211,7 @@ func (s *Store) settle(ctx context.Context) error {
 		return nil
 	}
 	over := make(chan struct{})
-	go func() { // it ends with the last of the commits, each of which has a time limit of its own
+	go func() { // it ends with the last of the commits, which have timeouts of their own
 		defer close(over)
 		for _, under := range former {
 			under.Wait()
@@ -263,7 +262,7 @@ func (s *Store) Revision(ctx context.Context) (int64, error) { return s.Store.Re
 // Answers implements store.Store.
 func (s *Store) Answers(ctx context.Context) error { return s.Store.Answers(ctx) }
 
-// Size implements store.Sized, where the store below does.
+// Size implements store.Sized, if the underlying store does.
 func (s *Store) Size(ctx context.Context) (int64, error) {
 	sized, ok := s.Store.(store.Sized)
 	if !ok {

@@ -25,8 +25,8 @@ func secret(b byte, n int) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, n))
 }
 
-// document writes an EncryptionConfiguration for secrets of these providers, each
-// "secretbox NAME LETTER", "kms NAME ENDPOINT" or "identity".
+// document returns an EncryptionConfiguration for Secrets with these providers, each "secretbox NAME LETTER", "kms NAME
+// ENDPOINT" or "identity".
 func document(providers ...string) string {
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: " +
 		"[secrets]\n  providers:\n"
@@ -73,7 +73,7 @@ func open(t *testing.T, inner store.Store, text string) *Store {
 	return s
 }
 
-// kinds are all kinds of providers, and how what each writes begins.
+// kinds returns all kinds of providers, with the prefixes of their values.
 func kinds(t *testing.T) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -146,7 +146,7 @@ func TestSecretsAreStoredEncryptedAndOthersAreNot(t *testing.T) {
 func TestAValueThatWasChangedOrMovedDoesNotOpen(t *testing.T) {
 	for provider := range kinds(t) {
 		if strings.HasPrefix(provider, "aescbc") {
-			continue // it hides values, and no more
+			continue // it does not detect changed data
 		}
 		m := inner(t)
 		s := open(t, m, document(provider))
@@ -223,7 +223,7 @@ resources:
 	}
 }
 
-// running has the store read its file again and rewrite, and returns when that is done.
+// running makes the store read its file again and rewrite values, and returns when that is done.
 func running(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -243,7 +243,7 @@ func running(t *testing.T, s *Store) {
 
 func TestARotatedKeyRewritesWhatIsStored(t *testing.T) {
 	m := inner(t)
-	first := put(t, m, "/registry/secrets/a/plain", "plain", 0) // from before
+	first := put(t, m, "/registry/secrets/a/plain", "plain", 0) // written before encryption
 	s := open(t, m, document("identity", "secretbox one A"))
 	running(t, s)
 	if kv, _ := m.Get(context.Background(), "/registry/secrets/a/plain"); kv.Revision != first {

@@ -8,7 +8,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// stuck is a store whose next commit waits until it is let go.
+// stuck is a store whose next commit waits until the test allows it.
 type stuck struct {
 	store.Store
 	begun, goes chan struct{}
@@ -23,8 +23,8 @@ func (s *stuck) Commit(ctx context.Context, t store.Txn) (store.Result, error) {
 	return s.Store.Commit(ctx, t)
 }
 
-// A write that the store does not answer keeps nobody from reading or writing with other keys; the reload is told as
-// done when it is over.
+// A write that the store does not answer blocks neither reads nor writes with other keys. The reload is reported as
+// done when the write is over.
 func TestAReloadIsInNobodysWayWhileTheStoreIsSlow(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)

@@ -10,13 +10,13 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// watches lets a reload end the watches that gave out what could not be decrypted: who
-// follows them loads anew, and then has it.
+// watches lets a reload end the watches that delivered values which could not be decrypted. Their readers then load
+// everything again, with the new keys.
 type watches struct {
 	mu      sync.Mutex
 	missing bool
-	again   chan struct{} // closed by a reload after something was missed
-	late    bool          // it was closed before anybody followed: the next to come ends at once
+	again   chan struct{} // closed by a reload after a value could not be decrypted
+	late    bool          // whether again was closed before there was a watch; the next watch ends at once
 }
 
 func (w *watches) missed() {
@@ -53,7 +53,7 @@ func (w *watches) reloaded() {
 	w.missing = false
 }
 
-// errKeys is that there are keys now for what could not be read before.
+// errKeys reports that there are new keys, which may decrypt values that could not be read before.
 var errKeys = fmt.Errorf("there are other keys: %w", store.ErrCompacted)
 
 // Watch implements store.Store.
@@ -80,7 +80,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, after int64, take func
 	return err
 }
 
-// openAll decrypts what events hold. What others may hold as well is copied first.
+// openAll decrypts the values of events. It copies the events first, because they may be shared.
 func (s *Store) openAll(ctx context.Context, events []store.Event) []store.Event {
 	if !slices.ContainsFunc(events, func(e store.Event) bool { return isSealed(e.Value) }) {
 		return events

@@ -21,11 +21,11 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// ErrDamaged is that a file is no snapshot, or not a whole one.
+// ErrDamaged reports that a file is not a complete snapshot.
 var ErrDamaged = errors.New("the snapshot is damaged")
 
-// Check reads a snapshot from its first byte to its last: the hash at its end, every page of the database, every key.
-// It returns what it found.
+// Check reads a whole snapshot: the hash at its end, every page of the database, and every key. It returns a
+// description of the snapshot.
 func Check(path string) (store.Snapshot, error) {
 	sum, size, err := hashed(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func Check(path string) (store.Snapshot, error) {
 	return s, nil
 }
 
-// hashed compares the hash at the end of the file with its content, and returns that of the whole file.
+// hashed compares the hash at the end of the file with the file's content. It returns the hash of the whole file.
 func hashed(path string) (sum string, size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -77,23 +77,23 @@ func hashed(path string) (sum string, size int64, err error) {
 	if _, err := io.ReadFull(f, said); err != nil {
 		return "", size, fmt.Errorf("read %s: %w", path, err)
 	}
-	_, _ = whole.Write(said) // it cannot fail
+	_, _ = whole.Write(said) // cannot fail
 	if !bytes.Equal(said, content.Sum(nil)) {
 		return "", size, fmt.Errorf("%w: the hash at the end of %s is of another content", ErrDamaged, path)
 	}
 	return hex.EncodeToString(whole.Sum(nil)), size, nil
 }
 
-// sealed begins every value that is encrypted: k8s:enc:PROVIDER:VERSION:KEY:.
+// sealed is the prefix of every encrypted value: k8s:enc:PROVIDER:VERSION:KEY:.
 const sealed = "k8s:enc:"
 
-// count goes through all revisions of all keys.
+// count reads all revisions of all keys.
 func count(tx *bolt.Tx, s *store.Snapshot) error {
 	b := tx.Bucket(schema.Key.Name())
 	if b == nil {
 		return errors.New("it has no keys, and is no store's")
 	}
-	live := map[string]string{} // by key: what it is encrypted with
+	live := map[string]string{} // by key: the provider, version and name of the encryption key
 	err := b.ForEach(func(k, v []byte) error {
 		if !revision(k) {
 			return fmt.Errorf("%x is no revision", k)
@@ -134,10 +134,11 @@ func count(tx *bolt.Tx, s *store.Snapshot) error {
 	return nil
 }
 
-// revision reports whether bytes have the form of a revision: two numbers, an underscore between, and perhaps a mark.
+// revision reports whether bytes have the form of a revision: two numbers with an underscore between them, and
+// optionally a mark.
 func revision(k []byte) bool { return (len(k) == 17 || len(k) == 18) && k[8] == '_' }
 
-// sealedWith is PROVIDER:VERSION:KEY of an encrypted value, empty for others.
+// sealedWith returns PROVIDER:VERSION:KEY of an encrypted value; empty for others.
 func sealedWith(value []byte) string {
 	rest, ok := bytes.CutPrefix(value, []byte(sealed))
 	if !ok {
@@ -150,7 +151,7 @@ func sealedWith(value []byte) string {
 	return string(bytes.Join(parts[:3], []byte(":")))
 }
 
-// resource is what a key is of: secrets of /registry/secrets/NAMESPACE/NAME, widgets.example.com of
+// resource returns the resource of a key: secrets for /registry/secrets/NAMESPACE/NAME, widgets.example.com for
 // /registry/example.com/widgets/….
 func resource(key string) string {
 	parts := strings.Split(strings.TrimPrefix(key, "/"), "/")

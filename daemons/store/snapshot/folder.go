@@ -16,21 +16,23 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// Files of a snapshot: the database and what is known of it. One that is being written ends otherwise.
+// These are the suffixes of a snapshot's files: the database and the record that describes it. A file that is being
+// written has another one.
 const (
 	databaseEnd = ".db"
 	recordEnd   = ".json"
 	partialEnd  = ".partial"
 )
 
-// Local and Remote say where a snapshot is.
+// Local and Remote are the places of a snapshot.
 const (
 	Local  = "local"
 	Remote = "s3"
 )
 
-// list returns the snapshots of a folder, the newest first. The record is written first and goes last: one without a
-// database is what an interrupted write or removal has left, and a database without a record is somebody else's file.
+// list returns the snapshots of a folder, the newest first. The record is written first and removed last. So a record
+// without a database remains of an interrupted write or removal, and a database without a record is not a file of this
+// program.
 func list(dir string) ([]store.Snapshot, error) {
 	names, err := entries(dir, "", recordEnd)
 	if err != nil {
@@ -94,8 +96,8 @@ func readRecord(path string) (s store.Snapshot, err error) {
 	return s, nil
 }
 
-// Expired decides which snapshots go, of a list with the newest first: of each reason but SnapshotManual those beyond
-// keep, and those that are older than maxAge. The newest of all stays, however old it is.
+// Expired returns the snapshots to remove. all has the newest first. For each reason except store.Manual these are the
+// ones beyond keep, and the ones older than maxAge. The newest snapshot stays, whatever its age.
 func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time) (gone []store.Snapshot) {
 	seen := map[string]int{}
 	for i, s := range all {
@@ -115,7 +117,8 @@ func Expired(all []store.Snapshot, keep int, maxAge time.Duration, now time.Time
 	return gone
 }
 
-// remove takes a snapshot away, its record last: a database that has none would be taken for somebody else's, and stay.
+// remove removes a snapshot, its record last. Without a record, the database would not be recognized as a snapshot, and
+// would stay.
 func remove(dir, name string) error {
 	for _, end := range []string{databaseEnd, recordEnd} {
 		if err := os.Remove(filepath.Join(dir, name+end)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +128,7 @@ func remove(dir, name string) error {
 	return nil
 }
 
-// leftovers takes away what writes that were cut off have left. It is called under the folder's lock.
+// leftovers removes what interrupted writes have left. The caller holds the folder's lock.
 func leftovers(dir string) error {
 	names, err := entries(dir, ".", partialEnd)
 	if err != nil {
@@ -148,8 +151,8 @@ func leftovers(dir string) error {
 	return nil
 }
 
-// lock keeps two of this machine's programs from writing to a folder at once. Who waits is told why when the time is
-// over.
+// lock prevents programs on this machine from writing to a folder at the same time. It waits as long as wait returns
+// nil.
 func lock(dir string, wait func() error) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -171,7 +174,7 @@ func lock(dir string, wait func() error) (unlock func(), err error) {
 	}
 }
 
-// synced writes a small file so that after a power cut it is there with its content, or not at all.
+// synced writes a small file atomically: after a power cut it has its content or does not exist.
 func synced(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*"+partialEnd)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// Restore makes the data of a member of a store of its own, in DataDir/member, of a snapshot. Revisions go on far above
-// those that clients may have seen since the snapshot was taken, and all before are compacted: whoever watches lists
-// again. The directory must not have a member's data; what an earlier attempt has left half made goes.
+// Restore creates the data of a member of a new store in Data/member, from a snapshot. Revisions continue far above
+// those that clients may have seen since the snapshot, and all earlier ones are compacted. So all watches list again.
+// The directory must not have a member's data. Restore removes the remains of an earlier attempt.
 func Restore(q store.Request) error {
 	member := filepath.Join(q.Data, "member")
 	if _, err := os.Lstat(member); !errors.Is(err, os.ErrNotExist) {
@@ -56,8 +56,8 @@ func Restore(q store.Request) error {
 	return syncDir(q.Data)
 }
 
-// FromData makes a snapshot of what a member that does not run has, of its log as well as of its database. The member's
-// own data is only read: a copy is started, as the only member of a store, which answers nobody.
+// FromData creates a snapshot from the data of a stopped member, including its log. It only reads the member's data. It
+// starts a copy as the only member of a store, which serves no clients.
 func FromData(ctx context.Context, data, file string) error {
 	work := file + ".work"
 	if err := os.RemoveAll(work); err != nil {
@@ -95,9 +95,9 @@ func FromData(ctx context.Context, data, file string) error {
 	return dump(server, file)
 }
 
-// commitAll marks everything in a log as committed. A member does not always know yet that what it has last written is,
-// and one that is started alone drops what it does not know of: a write that clients were told had succeeded. What in
-// truth was not is a write whose outcome nobody was told.
+// commitAll marks all entries of a log as committed. A member may not know yet that its last entries are committed.
+// Started alone, it would drop them, and so lose writes that clients know to have succeeded. An entry that was in fact
+// not committed is a write whose outcome no client knows.
 func commitAll(dir string) error {
 	log := zap.NewNop()
 	for repaired := false; ; repaired = true {
@@ -114,7 +114,7 @@ func commitAll(dir string) error {
 		}
 		_, state, entries, err := w.ReadAll()
 		if errors.Is(err, io.ErrUnexpectedEOF) && !repaired && w.Close() == nil &&
-			wal.Repair(log, dir) { // a power cut in the middle of a write
+			wal.Repair(log, dir) { // a power cut during a write
 			continue
 		}
 		if err == nil && len(entries) > 0 {
@@ -126,16 +126,16 @@ func commitAll(dir string) error {
 	}
 }
 
-// alone starts a member on data, as the only one, on sockets in a folder that nobody else can enter.
+// alone starts a member on data, as the only one, with sockets in a folder that other users cannot enter.
 func alone(data, work string) (*embed.Etcd, error) {
 	c := embed.NewConfig()
 	c.Name, c.Dir, c.ForceNewCluster, c.EnableGRPCGateway = "restore", data, true, false
 	c.LogLevel, c.LogOutputs = "panic", []string{"stderr"}
-	c.QuotaBackendBytes = 100 << 30 // whatever it was: nothing is written
+	c.QuotaBackendBytes = 100 << 30 // the configured quota does not matter, because nothing is written
 	if err := os.Chmod(work, 0o700); err != nil {
 		return nil, err
 	}
-	// A path of a socket is short, whatever the folder's is: the process goes there.
+	// Paths of sockets have a small maximum length, so change to the folder and use relative ones.
 	if err := os.Chdir(work); err != nil {
 		return nil, err
 	}
@@ -146,7 +146,7 @@ func alone(data, work string) (*embed.Etcd, error) {
 	return embed.StartEtcd(c)
 }
 
-// dump writes the database and its hash, as the store's own stream has it.
+// dump writes the database followed by its hash, as the store's own snapshot stream does.
 func dump(server *embed.Etcd, file string) error {
 	partial := file + partialEnd
 	defer func() { _ = os.Remove(partial) }() // after the rename there is nothing to remove
@@ -190,7 +190,7 @@ func weigh(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// Of fills in what a file that has no record beside it is: when it was taken is when it was written last.
+// Of describes a snapshot file without a record. Its time is the file's modification time.
 func Of(file string) (store.Snapshot, error) {
 	s, err := Check(file)
 	if err != nil {

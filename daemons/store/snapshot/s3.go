@@ -23,8 +23,8 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// bucket opens the bucket. The certificate of its server is verified by the file that the settings name, or by what the
-// machine trusts.
+// bucket returns a client for the bucket. It verifies the server's certificate with the configured CA file, or else
+// with the system's authorities.
 func bucket(s *store.S3) (*minio.Client, error) {
 	at, err := url.Parse(s.Endpoint)
 	if err != nil {
@@ -67,8 +67,8 @@ func bucket(s *store.S3) (*minio.Client, error) {
 	return client, nil
 }
 
-// upload puts a snapshot into the bucket: the database, then what is known of it, so that a record is of a whole
-// snapshot.
+// upload copies a snapshot to the bucket. It writes the database before the record, so that every record has a complete
+// database.
 func (k *Keeper) upload(ctx context.Context, s store.Snapshot) error {
 	client, err := bucket(k.Settings.S3)
 	if err != nil {
@@ -97,7 +97,8 @@ func (k *Keeper) upload(ctx context.Context, s store.Snapshot) error {
 	return nil
 }
 
-// Bounds on what a bucket says.
+// mostRemote and longestRecord limit what a bucket may return: the number of objects, and the size of a record in
+// bytes.
 const (
 	mostRemote    = 10_000
 	longestRecord = 1 << 20
@@ -110,7 +111,7 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the listing when it is given up
+	defer cancel() // ends the listing if it is not read to its end
 	prefix := k.Settings.S3.Prefix
 	if prefix != "" {
 		prefix = strings.TrimSuffix(prefix, "/") + "/"
@@ -142,7 +143,7 @@ func (k *Keeper) remote(ctx context.Context) ([]store.Snapshot, error) {
 			continue
 		}
 		if !store.IsName(name) {
-			continue // somebody else's
+			continue // not a snapshot
 		}
 		s, err := k.record(ctx, client, name)
 		if err != nil {
@@ -181,7 +182,7 @@ func (k *Keeper) record(ctx context.Context, client *minio.Client, name string) 
 	return s, nil
 }
 
-// Fetch brings a snapshot from the bucket to a file, and checks it.
+// Fetch copies a snapshot from the bucket to a file, and checks it.
 func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, error) {
 	if k.Settings.S3 == nil {
 		return store.Snapshot{}, errors.New("no bucket is declared")
@@ -245,7 +246,7 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 	return want, os.Rename(partial, file)
 }
 
-// removeRemote takes snapshots out of the bucket, their records first.
+// removeRemote removes snapshots from the bucket, their records first.
 func (k *Keeper) removeRemote(ctx context.Context, list []store.Snapshot) error {
 	client, err := bucket(k.Settings.S3)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// member is a store of one member over a directory.
+// member is a store with one member over a directory.
 type member struct {
 	server   *embed.Etcd
 	client   *clientv3.Client
@@ -189,7 +189,7 @@ func TestWhatACutOffWriteLeavesIsTakenAwayByTheNext(t *testing.T) {
 	}
 }
 
-// The store is on the same disk as often as not.
+// A snapshot that would fill the disk is not taken, because the store is often on the same disk.
 func TestASnapshotThatWouldFillTheDiskIsNotTaken(t *testing.T) {
 	if err := room(t.TempDir(), 1<<60); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("room for %d bytes: %v", int64(1)<<60, err)
@@ -251,8 +251,8 @@ func TestSnapshotsBeyondTheirNumberGoByThemselves(t *testing.T) {
 	}
 }
 
-// What clients have seen after the snapshot was taken is lost, and they have to be told: whoever watches from there on
-// is sent to list again.
+// Revisions that clients saw after the snapshot are lost. Watches from such a revision fail, so that their clients list
+// again.
 func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
 	m := start(t, t.TempDir())
 	m.put(t, "/a", "kept")
@@ -275,7 +275,7 @@ func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
 		RevisionBump:   1_000_000,
 	}
 	if err := os.MkdirAll(filepath.Join(dir, ".restoring", "member", "wal"), 0o700); err != nil {
-		// of an attempt that was cut off
+		// of an interrupted attempt
 		t.Fatal(err)
 	}
 	if err := Restore(q); err != nil {
@@ -300,7 +300,7 @@ func TestARestoredStoreGoesOnAboveAllRevisionsThatWereSeen(t *testing.T) {
 	if r := <-again.client.Watch(ctx, "/a", clientv3.WithRev(seen+1)); !errors.Is(r.Err(), rpctypes.ErrCompacted) {
 		t.Errorf("a watch from revision %d gets %v, %v", seen+1, r.Events, r.Err())
 	}
-	// A snapshot of the restored store is one like any other.
+	// A snapshot of the restored store works like any other.
 	if _, _, err := again.keeper(t).Take(t.Context(), again.client, store.Manual); err != nil {
 		t.Error(err)
 	}
@@ -312,7 +312,7 @@ func TestTheDataOfAMemberThatDiedIsASnapshotWithItsLastWrite(t *testing.T) {
 	for i := range 50 {
 		m.put(t, fmt.Sprintf("/k%d", i), "v")
 	}
-	// As after a power cut: what is on the disk while the member runs.
+	// Copy the files of a running member, as they are after a power cut.
 	cut := t.TempDir()
 	if err := os.CopyFS(filepath.Join(cut, "member"), os.DirFS(filepath.Join(dir, "member"))); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
-// Package snapshot takes snapshots of the store, checks them after they are written, keeps as many as was asked for in
-// a folder and in a bucket of an object store, and makes a member's data of one. The program etcd does this, on the
-// machines: when, and which one is put back, others decide.
+// Package snapshot takes snapshots of the store and checks them after writing. It keeps the configured number of them
+// in a folder and in a bucket of an object store. It creates a member's data from a snapshot. The program etcd runs it
+// on the machines. Its callers decide when to take a snapshot and which one to restore.
 package snapshot
 
 import (
@@ -21,10 +21,10 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// Keeper keeps a machine's snapshots.
+// Keeper manages a machine's snapshots.
 type Keeper struct {
 	Settings store.Settings
-	Outcome  string           // file that says how the last one went; empty: none is written
+	Outcome  string           // file that receives the result of the last attempt; empty writes none
 	Now      func() time.Time // nil means time.Now
 }
 
@@ -35,15 +35,15 @@ func (k *Keeper) now() time.Time {
 	return time.Now()
 }
 
-// spare is what stays free on a disk besides a snapshot: the store, which may be on the same one, must not run out of
-// room.
+// spare is how many bytes must stay free on a disk besides a snapshot. The store may be on the same disk, and must not
+// run out of space.
 const spare = 512 << 20
 
-// ErrNoRoom is that a snapshot would fill the disk.
+// ErrNoRoom reports that a snapshot would fill the disk.
 var ErrNoRoom = errors.New("there is no room for a snapshot")
 
-// Take takes a snapshot of this machine's member, and lets go of those that are too many. The leader's goes to the
-// bucket as well.
+// Take takes a snapshot of this machine's member, and removes expired ones. The leader also uploads its snapshot to the
+// bucket.
 func (k *Keeper) Take(
 	ctx context.Context,
 	client *clientv3.Client,
@@ -89,7 +89,7 @@ func (k *Keeper) Take(
 	return s, notes, nil
 }
 
-// pause returns a wait that ends with ctx.
+// pause returns a function that waits a moment, or until ctx ends.
 func pause(ctx context.Context) func() error {
 	return func() error {
 		t := time.NewTimer(100 * time.Millisecond)
@@ -103,7 +103,7 @@ func pause(ctx context.Context) func() error {
 	}
 }
 
-// room is ErrNoRoom when a disk has not enough of it for a file of so many bytes.
+// room returns ErrNoRoom if a disk does not have enough space for that many bytes.
 func room(dir string, bytes int64) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
@@ -123,7 +123,7 @@ func room(dir string, bytes int64) error {
 	return nil
 }
 
-// write streams the store into a file beside those that are whole, checks it, and gives it its name.
+// write streams the store to a temporary file beside the complete snapshots, checks it, and renames it.
 func (k *Keeper) write(
 	ctx context.Context,
 	client *clientv3.Client,
@@ -166,8 +166,8 @@ func (k *Keeper) write(
 	return s, syncDir(dir)
 }
 
-// stream writes the store's own stream of itself, which has a hash at its end, to the disk. The store grows meanwhile
-// at most to what it says it is; a disk that fills is noticed before it is full.
+// stream writes the store's own snapshot stream, which ends in a hash, to a file. size is the expected number of bytes.
+// It checks the free space while writing, so that a filling disk is noticed in time.
 func stream(ctx context.Context, client *clientv3.Client, path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -199,14 +199,14 @@ func stream(ctx context.Context, client *clientv3.Client, path string, size int6
 	return f.Close()
 }
 
-// note writes down how it went, keeping what is known of the last good one.
+// note writes the result of an attempt to the file Outcome. It preserves what the file says of the last good snapshot.
 func (k *Keeper) note(s store.Snapshot, uploaded time.Time, failed error) error {
 	if k.Outcome == "" {
 		return nil
 	}
 	var o store.Outcome
 	if text, err := os.ReadFile(k.Outcome); err == nil {
-		_ = json.Unmarshal(text, &o) // one that cannot be read says nothing, and is written anew
+		_ = json.Unmarshal(text, &o) // an unreadable file is replaced
 	}
 	o.Tried, o.Error = k.now().UTC(), ""
 	if failed != nil {
@@ -228,8 +228,8 @@ func (k *Keeper) note(s store.Snapshot, uploaded time.Time, failed error) error 
 	return synced(k.Outcome, append(text, '\n'))
 }
 
-// List returns the snapshots of the folder and of the bucket, the newest first. One that is in both is one. notes say
-// what could not be asked.
+// List returns the snapshots of the folder and of the bucket, the newest first. A snapshot in both places is listed
+// once. notes says what could not be read.
 func (k *Keeper) List(ctx context.Context) (all []store.Snapshot, notes []string, err error) {
 	if all, err = list(k.Settings.Directory); err != nil {
 		return nil, nil, err
@@ -260,7 +260,7 @@ func merge(near, far []store.Snapshot) []store.Snapshot {
 	return near
 }
 
-// Prune takes away what Expired says, here and in the bucket, and returns what went.
+// Prune removes the expired snapshots, in the folder and in the bucket, and returns them.
 func (k *Keeper) Prune(ctx context.Context, keep int, maxAge time.Duration) ([]store.Snapshot, error) {
 	if err := os.MkdirAll(k.Settings.Directory, 0o700); err != nil {
 		return nil, err
@@ -273,7 +273,8 @@ func (k *Keeper) Prune(ctx context.Context, keep int, maxAge time.Duration) ([]s
 	return k.prune(ctx, keep, maxAge)
 }
 
-// Remove takes away the snapshot of that name, here and in the bucket, and returns it; none where there is none.
+// Remove removes the snapshot with that name, in the folder and in the bucket. It returns the removed snapshot, if
+// there was one.
 func (k *Keeper) Remove(ctx context.Context, name string) (gone []store.Snapshot, err error) {
 	all, err := list(k.Settings.Directory)
 	if err != nil {

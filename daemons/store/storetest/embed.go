@@ -8,8 +8,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// Etcd starts an etcd of one member on loopback ports for the time of the test, and
-// returns its client URL.
+// Etcd starts an etcd with one member on loopback ports for the duration of the test. It returns the client URL.
 func Etcd(t testing.TB) string {
 	t.Helper()
 	cfg := embed.NewConfig()

@@ -1,5 +1,5 @@
-// Package storetest is the suite that every store passes, the real one and the one in
-// memory, so that what is tested over the one holds over the other.
+// Package storetest is the test suite that every store passes, the real one and the one in memory. So tests over the
+// one in memory are valid for the other.
 package storetest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Run runs the suite. Keys below prefix are the test's own; open is called once.
+// Run runs the suite. The test owns the keys below its prefix; open is called once.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	s := open(t)
 	for name, test := range map[string]func(*testing.T, context.Context, store.Store, string){
@@ -141,7 +141,7 @@ func all(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	var got []store.KV
 	parts := 0
 	revision, err := s.All(ctx, prefix, func(some []store.KV) error {
-		if parts++; parts == 1 { // what is written meanwhile is for whoever asks next
+		if parts++; parts == 1 { // a write during All is not part of its result
 			commit(
 				t,
 				ctx,
@@ -203,7 +203,7 @@ func watch(t *testing.T, ctx context.Context, s store.Store, prefix string) {
 	}
 }
 
-// follow counts the events up to a revision, which must not go back.
+// follow counts the events up to a revision. Revisions must not decrease.
 func follow(t *testing.T, batches <-chan Watched, until int64) (n int) {
 	t.Helper()
 	at := int64(0)

@@ -7,13 +7,13 @@ import (
 	"clusterctl/daemons/store"
 )
 
-// Watched is what a watch hands on, or at last why it has ended.
+// Watched is a batch of a watch, or in the end the reason why the watch ended.
 type Watched struct {
 	store.Batch
 	Err error
 }
 
-// Watch watches in the background, until ctx ends or nothing more comes; then the channel is closed.
+// Watch watches in the background until ctx ends or the watch ends. Then it closes the channel.
 func Watch(ctx context.Context, s store.Store, prefix string, after int64) <-chan Watched {
 	out := make(chan Watched)
 	send := func(w Watched) error {

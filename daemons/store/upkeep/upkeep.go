@@ -1,5 +1,5 @@
-// Package upkeep looks at the store's members and keeps them in order: how they are, defragmentation, compaction,
-// alarms. What is to be done when is for people to say; snapshots are daemons/store/snapshot's.
+// Package upkeep inspects and maintains the store's members: status, defragmentation, compaction and alarms. Users
+// decide when to run what. Snapshots are in daemons/store/snapshot.
 package upkeep
 
 import (
@@ -26,12 +26,12 @@ import (
 	"clusterctl/daemons/config/store"
 )
 
-// Connect returns a client of the store, as whom the files name.
+// Connect returns a client of the store, with the certificate that c names.
 func Connect(ctx context.Context, c store.Client, endpoints ...string) (*clientv3.Client, error) {
 	o := clientv3.Config{
 		Context: ctx, Endpoints: endpoints, DialTimeout: dialTimeout, Logger: zap.NewNop(),
 		MaxCallRecvMsgSize: 64 << 20,
-		// The proxy in the environment leads outside the cluster.
+		// Proxies in the environment are for connections outside the cluster.
 		DialOptions: []grpc.DialOption{grpc.WithNoProxy()},
 	}
 	if c.CA != "" {
@@ -56,11 +56,11 @@ func Connect(ctx context.Context, c store.Client, endpoints ...string) (*clientv
 
 const (
 	dialTimeout = 5 * time.Second
-	askTimeout  = 5 * time.Second // of one member
+	askTimeout  = 5 * time.Second // for one member
 )
 
-// Status asks every member for itself, all at once, and one of those that answer whom else the store knows. endpoints
-// are by the members' names.
+// Status returns the status of every member. It asks all members concurrently, and takes the list of members from one
+// that answers. endpoints maps members' names to URLs.
 func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([]store.Member, error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -103,7 +103,7 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 		}
 		list = append(list, m)
 	}
-	// Who is declared and has not joined yet is no member.
+	// A member that is declared but has not joined yet is left out.
 	if known != nil {
 		list = slices.DeleteFunc(list, func(m store.Member) bool {
 			return m.Error != "" &&
@@ -127,7 +127,7 @@ func Status(ctx context.Context, c store.Client, endpoints map[string]string) ([
 	return list, nil
 }
 
-// status asks one member. members and alarms are nil when the store has no majority that would vouch for them.
+// status asks one member. members and alarms are nil if the store has no majority to confirm them.
 func status(
 	ctx context.Context,
 	c store.Client,
@@ -163,7 +163,7 @@ func status(
 	if err != nil {
 		return m, nil, nil, fmt.Errorf("it runs, and the store does not answer through it: %w", err)
 	}
-	if m.Learner { // a learner does not answer for alarms
+	if m.Learner { // a learner does not report alarms
 		return m, answer.Members, nil, nil
 	}
 	raised, err := client.AlarmList(ctx)
@@ -173,7 +173,7 @@ func status(
 	return m, answer.Members, raised.Alarms, nil
 }
 
-// listens says at once that nothing listens at an endpoint: etcd's client would wait for it.
+// listens returns an error at once if nothing listens at an endpoint. etcd's client would wait instead.
 func listens(ctx context.Context, endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -186,7 +186,7 @@ func listens(ctx context.Context, endpoint string) error {
 	return conn.Close()
 }
 
-// Defrag has one member give back what it does not use. It answers nobody meanwhile.
+// Defrag makes one member free the disk space that it does not use. The member does not answer requests meanwhile.
 func Defrag(ctx context.Context, client *clientv3.Client, endpoint string) error {
 	if _, err := client.Defragment(ctx, endpoint); err != nil {
 		return fmt.Errorf("defragment the member at %s: %w", endpoint, err)
@@ -194,8 +194,8 @@ func Defrag(ctx context.Context, client *clientv3.Client, endpoint string) error
 	return nil
 }
 
-// Compact forgets what was before a revision, or all but so many revisions, on the disk as well, and returns the
-// revision.
+// Compact compacts the store at a revision, and frees the space inside the database file as well. With a revision of 0,
+// it retains the last keep revisions. It returns the revision of the compaction.
 func Compact(ctx context.Context, client *clientv3.Client, revision, keep int64) (int64, error) {
 	if revision == 0 {
 		now, err := client.Get(ctx, "compact", clientv3.WithCountOnly())
@@ -213,7 +213,7 @@ func Compact(ctx context.Context, client *clientv3.Client, revision, keep int64)
 	return revision, nil
 }
 
-// Disarm takes all alarms back. The store raises them again when their cause is still there.
+// Disarm clears all alarms. The store raises them again if their cause remains.
 func Disarm(ctx context.Context, client *clientv3.Client) error {
 	if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); err != nil {
 		return fmt.Errorf("disarm the alarms: %w", err)

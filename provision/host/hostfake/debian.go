@@ -12,21 +12,21 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Debian is the package manager of a machine in memory, as far as steps ask it something.
+// Debian simulates apt and dpkg, as far as steps use them.
 type Debian struct {
-	Installed map[string]string // versions, by names
-	Lists     map[string]Offer  // what it knows is to be had
-	Archive   map[string]Offer  // what is to be had
-	Old       bool              // its lists are
+	Installed map[string]string // installed versions, by package
+	Lists     map[string]Offer  // the downloaded package lists
+	Archive   map[string]Offer  // what the package archive offers
+	Old       bool              // the lists are out of date
 }
 
 // Offer is a version of a package.
 type Offer struct {
 	Version, Origin string
-	Reboots         bool // its installation asks for a reboot
+	Reboots         bool // its installation requests a reboot
 }
 
-// run is called with the host locked.
+// run simulates a program. The caller holds h.mu.
 func (d *Debian) run(h *Host, name string, args []string) ([]byte, error) {
 	switch name {
 	case "dpkg-query":
@@ -92,7 +92,7 @@ func (d *Debian) install(h *Host, arg string) error {
 	return nil
 }
 
-// reboot is called with the host locked: what is in memory alone goes, and units that are enabled start again.
+// reboot simulates a reboot: files in memory are lost, then h.Reboot is called. The caller holds h.mu.
 func (h *Host) reboot() error {
 	if err := h.before("reboot"); err != nil {
 		return err

@@ -10,16 +10,16 @@ import (
 	"clusterctl/provision/host"
 )
 
-// ClusterID is the id of every fake store.
+// ClusterID is the ID of every fake store.
 const ClusterID = 0xc1
 
-// RestoredID is the id of every fake store that was restored.
+// RestoredID is the ID of every fake store that was restored.
 const RestoredID = 0xc2
 
 const walPath = "/var/lib/etcd/member/wal/0000000000000000-0000000000000000.wal"
 
-// etcd is what the etcd that the unit starts does: it has data, and tells its name. One that joins begins only beside
-// exactly the members that the store has. h.mu is held.
+// etcd simulates the start of etcd by its unit: it creates data and reports its name. A joining member starts only if
+// its list of members matches the store's. The caller holds h.mu.
 func (h *Host) etcd() error {
 	flag := func(name string) string {
 		_, rest, _ := strings.Cut(string(h.files[unitDir+"etcd.service"].content), "--"+name+"=")
@@ -47,8 +47,8 @@ func (h *Host) etcd() error {
 	return nil
 }
 
-// restored is the data of a member that a snapshot was made into: the only one of a store with an id of its own. h.mu
-// is held.
+// restored simulates making a member from a snapshot, as the only member of a store with a new ID. The caller holds
+// h.mu.
 func (h *Host) restored(q store.Request) error {
 	if _, ok := h.files[walPath]; ok {
 		return fmt.Errorf("make a member in %s: there is one's data already", q.Data)
@@ -66,13 +66,13 @@ func (h *Host) restored(q store.Request) error {
 	return nil
 }
 
-// Etcd is a membership in memory.
+// Etcd is a list of members in memory.
 type Etcd struct {
 	mu   sync.Mutex
 	list []host.Member
 	next uint64
 
-	cluster uint64 // its id; zero: ClusterID
+	cluster uint64 // zero means ClusterID
 }
 
 func (e *Etcd) id() uint64 {
@@ -84,7 +84,7 @@ func (e *Etcd) id() uint64 {
 	return e.cluster
 }
 
-// NewEtcd returns the membership of a store that these members began.
+// NewEtcd returns the members of a store that began with these names.
 func NewEtcd(names ...string) *Etcd {
 	e := &Etcd{}
 	for _, n := range names {
@@ -101,7 +101,7 @@ func (e *Etcd) Members(context.Context) ([]host.Member, error) {
 	return append([]host.Member(nil), e.list...), nil
 }
 
-// AddLearner adds one; as with etcd there is at most one at a time.
+// AddLearner adds a learner. As in etcd, there is at most one learner at a time.
 func (e *Etcd) AddLearner(_ context.Context, peerURL string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,7 +115,7 @@ func (e *Etcd) AddLearner(_ context.Context, peerURL string) error {
 	return nil
 }
 
-// beside compares the members that one is told of with those that there are.
+// beside compares the members in an initial-cluster list with the store's members.
 func (e *Etcd) beside(list string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,7 +135,7 @@ func (e *Etcd) beside(list string) error {
 	return nil
 }
 
-// started gives a member the name that it has once it runs, and returns its id.
+// started records the name of a member that has started, and returns its ID.
 func (e *Etcd) started(peerURL, name string) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,7 +148,7 @@ func (e *Etcd) started(peerURL, name string) uint64 {
 	return 0
 }
 
-// Promote gives a learner a vote.
+// Promote turns a learner into a voting member.
 func (e *Etcd) Promote(_ context.Context, id uint64) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

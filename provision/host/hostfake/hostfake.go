@@ -1,5 +1,5 @@
-// Package hostfake is a machine in memory that behaves: files, units that start and
-// restart, images, an etcd membership. Tests of everything above a machine run on it.
+// Package hostfake simulates a machine in memory: files, units that start and restart, images, and etcd members. Tests
+// of the packages above host use it.
 package hostfake
 
 import (
@@ -25,30 +25,29 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Host is a fake machine. The zero value is a fresh one.
+// Host is a fake machine. The zero value is a new machine.
 type Host struct {
 	Machine host.Facts
 	Store   *Etcd                  // shared by the machines of one cluster
-	Fail    map[string]error       // by unit: what starting it gives
-	Sick    map[string]error       // by URL: what asking a daemon gives
-	Ill     func(url string) error // what asking another machine's daemon gives, where Sick says nothing
+	Fail    map[string]error       // by unit: the error of starting it
+	Sick    map[string]error       // by URL: the error of asking a daemon
+	Ill     func(url string) error // the error of asking another machine's daemon, for URLs that Sick does not contain
 	Starts  func(unit string)      // called before a unit starts
 	Asked   func(url string)       // called when a daemon of this machine is asked
-	// Runs is what comes of a program that a unit starts: an error where it does not start, or dies when ended is
-	// called.
+	// Runs simulates a program that a unit starts. It returns an error if the program does not start. It calls ended if
+	// the program dies later.
 	Runs func(ctx context.Context, unit, program string, ended func()) error
-	Log  []string // what was done: "start etcd.service", "write /etc/x"…
-	// Before is called with each of those that writes a file or makes a unit something else; its error is what comes of
-	// it.
+	Log  []string // the operations, as "start etcd.service" or "write /etc/x"
+	// Before is called before each operation that writes a file or changes a unit. The operation fails with its error.
 	Before func(what string) error
 
-	Debian *Debian             // its packages; nil: it has no package manager
-	Reboot func(h *Host) error // called when it is told to reboot, once what does not outlive that is gone
+	Debian *Debian             // its packages; nil means that it has no package manager
+	Reboot func(h *Host) error // called on a reboot, after files in memory have been removed
 
-	Stored    func(store.Request) (store.Answer, error) // what the program etcd answers; nil: that no store does
-	StoreFail error                                     // what making a member of a snapshot gives
+	Stored    func(store.Request) (store.Answer, error) // answers of the program etcd; nil means that no store answers
+	StoreFail error                                     // error of making a member from a snapshot
 
-	alone sync.Mutex // of whom Alone has returned to
+	alone sync.Mutex // held by the caller that Alone has returned to
 
 	mu     sync.Mutex
 	files  map[string]file
@@ -84,7 +83,7 @@ func (h *Host) before(format string, args ...any) error {
 
 func (h *Host) did(format string, args ...any) { h.Log = append(h.Log, fmt.Sprintf(format, args...)) }
 
-// Facts returns Machine, and whether etcd has run.
+// Facts returns Machine, completed with facts that depend on the files.
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := h.Machine
 	f.ClusterCA, f.Given, f.Boot = host.ClusterCA(h), host.GivenTo(h), host.Boot(h)
@@ -93,7 +92,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	return f, nil
 }
 
-// Alone waits for who is.
+// Alone waits until no other caller holds the lock.
 func (h *Host) Alone(ctx context.Context) (func(), error) {
 	for !h.alone.TryLock() {
 		select {
@@ -113,14 +112,14 @@ func (h *Host) Stat(p string) (host.Info, error) {
 	}
 	below := p + "/"
 	for name := range h.files {
-		if strings.HasPrefix(name, below) { // a parent made along the way
+		if strings.HasPrefix(name, below) { // an implicitly created parent directory
 			return host.Info{Mode: fs.ModeDir | 0o755}, nil
 		}
 	}
 	return host.Info{}, &fs.PathError{Op: "stat", Path: p, Err: fs.ErrNotExist}
 }
 
-// ReadFile returns a file's content, links followed.
+// ReadFile returns a file's content, and follows links.
 func (h *Host) ReadFile(p string) ([]byte, error) {
 	defer h.lock()()
 	f, ok := h.files[p]
@@ -203,7 +202,7 @@ func (h *Host) Rename(from, to string) error {
 	return nil
 }
 
-// RemoveAll removes a file or a tree. A mount point cannot be removed, nor what leads to it.
+// RemoveAll removes a file or a tree. Mount points and their parents cannot be removed.
 func (h *Host) RemoveAll(p string) error {
 	defer h.lock()()
 	h.did("remove %s", p)
@@ -253,7 +252,7 @@ func (h *Host) Files() []string {
 	return paths
 }
 
-// Run knows sysctl -w, as far as steps use it.
+// Run simulates sysctl -w, systemctl reboot and the package manager, as far as steps use them.
 func (h *Host) Run(_ context.Context, name string, args ...string) ([]byte, error) {
 	defer h.lock()()
 	h.did("%s %s", name, strings.Join(args, " "))
@@ -270,7 +269,7 @@ func (h *Host) Run(_ context.Context, name string, args ...string) ([]byte, erro
 	return nil, nil
 }
 
-// RunStore has the test answer.
+// RunStore answers with Stored.
 func (h *Host) RunStore(_ context.Context, _, request string) ([]byte, error) {
 	var q store.Request
 	if err := json.Unmarshal([]byte(request), &q); err != nil {
@@ -297,7 +296,7 @@ func (h *Host) RunStore(_ context.Context, _, request string) ([]byte, error) {
 	return json.Marshal(a)
 }
 
-// ImportImage notes the image's name.
+// ImportImage records the image's name.
 func (h *Host) ImportImage(_ context.Context, name string, archive io.Reader) error {
 	if _, err := io.Copy(io.Discard, archive); err != nil {
 		return err
@@ -308,20 +307,20 @@ func (h *Host) ImportImage(_ context.Context, name string, archive io.Reader) er
 	return nil
 }
 
-// HasImage reports whether it was imported.
+// HasImage reports whether the image was imported.
 func (h *Host) HasImage(_ context.Context, name string) (bool, error) {
 	defer h.lock()()
 	return h.images[name], nil
 }
 
-// Heal has all daemons of other machines answer well from here on, also to who asks already.
+// Heal makes all daemons of other machines healthy from now on, also for callers that are already waiting.
 func (h *Host) Heal() {
 	defer h.lock()()
 	h.Sick = nil
 }
 
-// Answers as if the kubelet had started every static pod whose manifest has the URL's port. Other machines
-// are well but for what the test says.
+// Answers behaves as if the kubelet had started every static pod whose manifest contains the URL's port. Other machines
+// are healthy except as Sick and Ill say.
 func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 	at, err := url.Parse(address)
 	if err != nil {
@@ -351,7 +350,7 @@ func (h *Host) Answers(_ context.Context, address string, _ host.Client) error {
 	return fmt.Errorf("ask %s: %w", address, host.ErrNothingListens)
 }
 
-// serves reports whether a port of the machine's own is a unit's, and that runs.
+// serves reports whether a port belongs to a unit of this machine, and whether that unit is active.
 func (h *Host) serves(port string) (unit, active bool) {
 	defer h.lock()()
 	n, err := strconv.Atoi(port)
@@ -367,7 +366,7 @@ func (h *Host) serves(port string) (unit, active bool) {
 	return there && file, u.Active == "active"
 }
 
-// ill says how a daemon of another machine is.
+// ill returns the error of asking the daemon at a URL.
 func (h *Host) ill(address string) error {
 	err := func() error {
 		defer h.lock()()
@@ -379,20 +378,20 @@ func (h *Host) ill(address string) error {
 	return err
 }
 
-// Containers is none.
+// Containers returns 0.
 func (h *Host) Containers(context.Context) (int, error) { return 0, nil }
 
 // StopContainers has nothing to stop.
 func (h *Host) StopContainers(context.Context) error { return nil }
 
-// Mount mounts something at a path, as the kubelet does for a pod's volume.
+// Mount simulates a mount at a path, such as the kubelet's mount of a pod's volume.
 func (h *Host) Mount(p string) {
 	defer h.lock()()
 	h.files[p] = file{info: host.Info{Mode: fs.ModeDir | 0o755}}
 	h.mounts = append(h.mounts, p)
 }
 
-// Mounts returns what Mount has mounted at paths that start so.
+// Mounts returns the paths mounted by Mount that start with one of the prefixes.
 func (h *Host) Mounts(prefixes ...string) ([]string, error) {
 	defer h.lock()()
 	var paths []string
@@ -404,7 +403,7 @@ func (h *Host) Mounts(prefixes ...string) ([]string, error) {
 	return paths, nil
 }
 
-// Unmount is Mount's inverse.
+// Unmount undoes Mount.
 func (h *Host) Unmount(prefixes ...string) error {
 	defer h.lock()()
 	h.mounts = slices.DeleteFunc(h.mounts, func(m string) bool {
@@ -413,13 +412,13 @@ func (h *Host) Unmount(prefixes ...string) error {
 	return nil
 }
 
-// Network has none of it.
+// Network returns nothing, because the fake has no network.
 func (h *Host) Network(context.Context, host.Network) ([]string, error) { return nil, nil }
 
 // ClearNetwork has nothing to remove.
 func (h *Host) ClearNetwork(context.Context, host.Network) error { return nil }
 
-// Trace sees nothing: there is no network.
+// Trace sees no packets, because there is no network.
 func (h *Host) Trace(_ context.Context, q host.Trace, begun func()) (host.Traced, error) {
 	begun()
 	if q.Send {
@@ -428,7 +427,7 @@ func (h *Host) Trace(_ context.Context, q host.Trace, begun func()) (host.Traced
 	return host.Traced{}, nil
 }
 
-// Etcd is the store that the machines share, when a test has made one.
+// Etcd returns the store that the machines share, if the test has set one.
 func (h *Host) Etcd(_ context.Context, endpoints []string, _, _, _ string) (host.Etcd, error) {
 	if err := h.ill(endpoints[0]); err != nil {
 		return nil, err

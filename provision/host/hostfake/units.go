@@ -25,7 +25,7 @@ func (h *Host) Unit(_ context.Context, name string) (host.Unit, error) {
 	return u, nil
 }
 
-// Reload does nothing but to be noted.
+// Reload only logs the call.
 func (h *Host) Reload(context.Context) error {
 	defer h.lock()()
 	h.did("daemon-reload")
@@ -99,7 +99,7 @@ func (h *Host) become(ctx context.Context, name, verb, active string) error {
 	return err
 }
 
-// execute returns the program that a unit's file has started, its link resolved, and what comes of that.
+// execute returns the program in a unit's file, its link resolved, and the result of Runs.
 func (h *Host) execute(ctx context.Context, name, verb string) (program string, err error) {
 	unlock := h.lock()
 	_, exec, _ := strings.Cut(string(h.files[unitDir+name].content), "ExecStart=")
@@ -112,7 +112,7 @@ func (h *Host) execute(ctx context.Context, name, verb string) (program string, 
 	return program, err
 }
 
-// Said is what a unit wrote before it ended, where the test has it end.
+// Said returns a text for units that have failed.
 func (h *Host) Said(_ context.Context, name string) string {
 	defer h.lock()()
 	if h.units[name].Active == "failed" {
@@ -121,10 +121,10 @@ func (h *Host) Said(_ context.Context, name string) string {
 	return ""
 }
 
-// Die has a unit end, and not come up by itself.
+// Die makes a unit fail and stay down.
 func (h *Host) Die(unit string) { h.Become(unit, "failed") }
 
-// Become has a unit get into a state by itself.
+// Become changes a unit's state without a request, as a crash would.
 func (h *Host) Become(unit, active string) {
 	defer h.lock()()
 	u := h.units[unit]

@@ -1,6 +1,5 @@
-// Package hosttest holds what every machine's files do, over the fake and the real
-// machine alike, so that tests on the fake mean something. Units and the rest of a
-// machine are shown on real ones, by tests/e2e.
+// Package hosttest tests the behaviour of a machine's files. It runs over the fake and the real implementation, so that
+// tests with the fake mean something. Units and the rest are tested on real machines, in tests/e2e.
 package hosttest
 
 import (

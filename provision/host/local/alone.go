@@ -13,11 +13,11 @@ import (
 	"clusterctl/provision/host"
 )
 
-// alone is locked by the process that is alone with the machine. The kernel lets go of it when that ends, however it
-// does.
+// alone is the file that is locked by the process that holds the machine exclusively. The kernel releases the lock when
+// the process ends, however it ends.
 const alone = host.Turns + "/alone"
 
-// Alone waits until no other process is alone with the machine.
+// Alone waits until no other process holds the lock, and takes it.
 func (h *Host) Alone(ctx context.Context) (func(), error) { return lockFile(ctx, alone) }
 
 func lockFile(ctx context.Context, path string) (func(), error) {

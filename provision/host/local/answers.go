@@ -16,7 +16,7 @@ import (
 
 const answerTimeout = 5 * time.Second
 
-// Answers asks a URL of this machine.
+// Answers checks a URL as seen from this machine.
 func (h *Host) Answers(ctx context.Context, url string, as host.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -29,8 +29,8 @@ func (h *Host) Answers(ctx context.Context, url string, as host.Client) error {
 		config.RootCAs = x509.NewCertPool()
 		config.RootCAs.AppendCertsFromPEM(text)
 	}
-	// A machine that is being set up has no certificate yet, and one that was off for long has one that has run
-	// out. Neither is a reason to call the server ill where it answers anybody.
+	// A machine that is being set up has no certificate yet, and one that was off for long has an expired one. A server
+	// that answers anonymous requests counts as healthy then.
 	if pair, err := tls.LoadX509KeyPair(as.Cert, as.Key); err == nil {
 		known := config.Clone()
 		known.Certificates = []tls.Certificate{pair}

@@ -22,8 +22,9 @@ import (
 	"clusterctl/provision/host/local"
 )
 
-// S12: a server that knows nobody without a certificate is asked with one, and one that does not take the
-// certificate that there is, is asked without.
+// The health check uses the client certificate for a server that refuses anonymous requests, and no certificate for a
+// server that refuses the certificate.
+// Proves S12.
 func TestHealthIsAskedForWithACertificateAndWithout(t *testing.T) {
 	dir := t.TempDir()
 	pair := func(name string) (cert, key string) {

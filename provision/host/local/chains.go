@@ -13,11 +13,11 @@ import (
 	"github.com/google/nftables"
 )
 
-// chainsDeadline bounds one call of an iptables program.
+// chainsDeadline limits one call of an iptables program.
 const chainsDeadline = time.Minute
 
-// chains returns the chains of iptables whose names begin so, and what takes away them and the rules that lead to them.
-// A machine without iptables has none.
+// chains returns the iptables chains whose names start with one of the prefixes. removal is input for iptables-restore
+// that removes these chains and the rules that jump to them. A machine without iptables has none.
 func chains(ctx context.Context, program string, prefixes []string) (found []string, removal []byte, err error) {
 	if _, err := exec.LookPath(program + "-save"); err != nil || len(prefixes) == 0 {
 		return nil, nil, nil
@@ -68,7 +68,7 @@ func programs() map[string]nftables.TableFamily {
 	return all
 }
 
-// clearChains takes chains away, and the tables that were there for them alone.
+// clearChains removes chains, and the tables that existed only for them.
 func clearChains(ctx context.Context, prefixes []string) error {
 	for program, family := range programs() {
 		found, removal, err := chains(ctx, program, prefixes)
@@ -84,9 +84,8 @@ func clearChains(ctx context.Context, prefixes []string) error {
 	return nil
 }
 
-// clearEmpty takes the tables away that iptables keeps in nftables and that decide nothing: no rules are in them, and
-// no chains but those that iptables makes by itself, which let everything through. iptables makes them anew when it
-// next needs them.
+// clearEmpty removes the nftables tables of iptables that have no effect: those without rules whose only chains are the
+// built-in ones with policy accept. iptables creates them again when it needs them.
 func clearEmpty(family nftables.TableFamily) error {
 	conn, err := nftables.New()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// P07: what a node leaves behind has no chains of services in it, and what its owner has there stays.
+// The cleanup removes the service chains that a node leaves behind, and keeps the rules of others.
+// Proves P07.
 func TestChainsOfServicesAreTakenAwayP07(t *testing.T) {
 	stack := netns.New(t)
 	run := func(line string) (string, error) {
@@ -45,7 +46,8 @@ func TestChainsOfServicesAreTakenAwayP07(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		// Its own chain is in nat; nothing is in ip6's filter, which was made for a chain that is gone.
+		// The other owner's chain is in nat. The filter table of ip6 was only created for a deleted chain, so it is
+		// deleted too.
 		if out, err = run("nft list tables"); err == nil && out != "table ip nat\n" {
 			return fmt.Errorf("tables that are left: %q", out)
 		}
@@ -55,7 +57,7 @@ func TestChainsOfServicesAreTakenAwayP07(t *testing.T) {
 	}
 }
 
-// A table in which its owner has closed a way, though by no rule, is not empty.
+// A table is not empty if its owner has set a policy that drops packets, even without rules.
 func TestATableThatRefusesByItsPolicyStays(t *testing.T) {
 	stack := netns.New(t)
 	if err := stack.Inside(func() error {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Containers counts containerd's tasks; of one that does not answer, the shims that it left.
+// Containers counts containerd's tasks. If containerd does not answer, it counts the shims that are still running.
 func (h *Host) Containers(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -29,7 +29,7 @@ func (h *Host) Containers(ctx context.Context) (int, error) {
 	return max(len(tasks), len(shims)), err
 }
 
-// running returns the tasks, and whether there is a runtime to be asked.
+// running returns the tasks, and reports whether the runtime answers.
 func running(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktypes.Process, there bool, err error) {
 	list, err := client.List(ctx, &tasksapi.ListTasksRequest{})
 	if status.Code(err) == codes.Unavailable {
@@ -41,10 +41,11 @@ func running(ctx context.Context, client tasksapi.TasksClient) (tasks []*tasktyp
 	return list.GetTasks(), true, nil
 }
 
-// farewell is how long a shim whose tasks are gone is given to go as well.
+// farewell is how long shims without tasks may take to exit.
 const farewell = 2 * time.Second
 
-// StopContainers kills every task and deletes it, and ends the shims that nobody asks to. What pods had mounted stays.
+// StopContainers kills and deletes every task, and kills shims that containerd does not stop. It does not unmount the
+// pods' volumes.
 func (h *Host) StopContainers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -56,14 +57,14 @@ func (h *Host) StopContainers(ctx context.Context) error {
 	client := tasksapi.NewTasksClient(conn)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	last := time.Now() // when there was a task
+	last := time.Now() // when the last task was seen
 	for {
 		tasks, there, err := running(ctx, client)
 		if err != nil {
 			return err
 		}
 		for _, t := range tasks {
-			// A task that is gone, or not yet dead, is met again by the next round.
+			// A task that is already gone, or not dead yet, is handled in the next round.
 			_, _ = client.Kill(
 				ctx,
 				&tasksapi.KillRequest{ContainerID: t.GetID(), Signal: uint32(syscall.SIGKILL), All: true},

@@ -20,7 +20,7 @@ import (
 
 type etcd struct{ client *clientv3.Client }
 
-// Etcd connects to the store.
+// Etcd returns a client of the store.
 func (h *Host) Etcd(ctx context.Context, endpoints []string, ca, cert, key string) (host.Etcd, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

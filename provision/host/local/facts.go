@@ -21,7 +21,7 @@ import (
 
 const capSysResource = 24
 
-// Facts looks at this machine.
+// Facts collects facts about this machine.
 func (h *Host) Facts(context.Context) (host.Facts, error) {
 	f := host.Facts{
 		Arch:   runtime.GOARCH,
@@ -55,7 +55,7 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 			continue
 		}
 		f.Sysctl[name] = strings.TrimSpace(string(text))
-		if syscall.Access(path, 2) != nil { // W_OK, which knows of read-only mounts
+		if syscall.Access(path, 2) != nil { // 2 is W_OK, which considers read-only mounts
 			f.SysctlFrozen = append(f.SysctlFrozen, name)
 		}
 	}
@@ -69,15 +69,15 @@ func (h *Host) Facts(context.Context) (host.Facts, error) {
 	return f, nil
 }
 
-// identity tells this installation from any other, whatever its addresses are and its name is.
+// identity returns a digest that identifies this installation, whatever its addresses and name are.
 func identity() string {
 	id, err := os.ReadFile("/etc/machine-id")
 	if err != nil {
 		return ""
 	}
 	sum := sha256.New()
-	_, _ = sum.Write(id)                                    // it cannot fail
-	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key.pub") // the pattern is well-formed
+	_, _ = sum.Write(id)                                    // never returns an error
+	keys, _ := filepath.Glob("/etc/ssh/ssh_host_*_key.pub") // the pattern is valid
 	for _, path := range keys {
 		key, err := os.ReadFile(path)
 		if err != nil {
@@ -128,7 +128,7 @@ func memory() int64 {
 	return 0
 }
 
-// capabilities returns the effective set of this process.
+// capabilities returns the capability bounding set of this process.
 func capabilities() uint64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -148,7 +148,7 @@ func readAll(path string) (string, error) {
 	return string(text), err
 }
 
-// expiry returns when the first of the leaf certificates in a folder ends.
+// expiry returns the earliest expiry of the leaf certificates in a directory.
 func expiry(dir string) (first time.Time) {
 	for _, pattern := range []string{"*.crt", "*/*.crt"} {
 		folder := os.DirFS(dir)

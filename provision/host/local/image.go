@@ -23,7 +23,7 @@ import (
 const (
 	containerdPath   = "/run/containerd/containerd.sock"
 	containerdSocket = "unix://" + containerdPath
-	namespace        = "k8s.io" // where CRI keeps what kubelets use
+	namespace        = "k8s.io" // the namespace that CRI, and so the kubelet, uses
 )
 
 func containerd(ctx context.Context) (*grpc.ClientConn, context.Context, error) {
@@ -34,7 +34,7 @@ func containerd(ctx context.Context) (*grpc.ClientConn, context.Context, error) 
 	return conn, metadata.AppendToOutgoingContext(ctx, "containerd-namespace", namespace), nil
 }
 
-// HasImage asks containerd.
+// HasImage reports whether containerd has an image.
 func (h *Host) HasImage(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -47,14 +47,14 @@ func (h *Host) HasImage(ctx context.Context, name string) (bool, error) {
 	switch status.Code(err) {
 	case codes.OK:
 		return true, nil
-	case codes.NotFound, codes.Unavailable: // a runtime that is not there has no images
+	case codes.NotFound, codes.Unavailable: // without a runtime there are no images
 		return false, nil
 	}
 	return false, fmt.Errorf("look for image %s: %w", name, err)
 }
 
-// ImportImage writes an archive's content into containerd's store. A lease keeps it
-// from being collected until the image refers to it.
+// ImportImage writes an archive's content into containerd's content store. A lease protects the content from garbage
+// collection until the image refers to it.
 func (h *Host) ImportImage(ctx context.Context, name string, archive io.Reader) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -127,7 +127,7 @@ func writeBlob(ctx context.Context, c contentapi.ContentClient, b image.Blob) er
 		}
 		_, err := stream.Recv()
 		if status.Code(err) == codes.AlreadyExists {
-			// It has the bytes, perhaps not our labels.
+			// The content exists already, perhaps without these labels.
 			if len(b.Labels) == 0 {
 				return nil
 			}

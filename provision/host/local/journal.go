@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// shownOfJournal is how many lines of a unit's journal an error has. More are read, since a crash's stack is long.
+// shownOfJournal is the number of journal lines in an error. More lines are read, because the stack of a crash is long.
 const shownOfJournal = 8
 
-// journal is the end of what a unit wrote, or where that is the stack of a crash, what stands above it.
+// journal returns the last lines that a unit wrote, or the lines above the stack if they are the stack of a crash.
 func journal(ctx context.Context, match ...string) string {
 	args := append([]string{"--no-pager", "-q", "-o", "cat", "-n", "400"}, match...)
 	out, err := exec.CommandContext(ctx, "journalctl", args...).Output()
@@ -20,8 +20,8 @@ func journal(ctx context.Context, match ...string) string {
 	return lastWords(string(out))
 }
 
-// lastWords chooses the lines that say why a program ended. A program in Go that crashes writes its reason first and
-// then the stacks of its goroutines, which fill the journal's end and say nothing to an operator.
+// lastWords returns the lines that say why a program ended. A Go program that crashes writes its reason first and then
+// the stacks of its goroutines, which fill the end of the journal and do not help an operator.
 func lastWords(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	end := len(lines)

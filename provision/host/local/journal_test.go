@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The error of a unit that crashes has the reason, which stands above the stacks that end its journal.
+// The error of a crashed unit contains the reason, which precedes the stack traces at the end of its journal.
 func TestACrashsReasonIsShownAndNotItsStack(t *testing.T) {
 	stack := "\n\ngoroutine 1 [running]:\n" + strings.Repeat("main.f()\n\t/main.go:1 +0x1\n", 20)
 	for name, c := range map[string]struct{ said, want string }{

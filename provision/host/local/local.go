@@ -1,5 +1,4 @@
-// Package local is the machine that the process runs on: the agent's side of
-// provisioning. It needs root.
+// Package local implements host.Host for the machine that the process runs on. The agent uses it. It needs root.
 package local
 
 import (
@@ -26,12 +25,12 @@ type Host struct {
 	Environment []string // environment of programs that Run starts; nil means that of this process
 
 	mu   sync.Mutex
-	conn *dbus.Conn // opened when first needed
+	conn *dbus.Conn // opened on first use
 }
 
 var _ host.Host = (*Host)(nil)
 
-// Close lets go of the connection to systemd.
+// Close closes the connection to systemd.
 func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -41,7 +40,7 @@ func (h *Host) Close() {
 	}
 }
 
-// Stat describes a file, a link not followed.
+// Stat describes a file. It does not follow links.
 func (h *Host) Stat(path string) (host.Info, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -62,7 +61,7 @@ func (h *Host) Stat(path string) (host.Info, error) {
 // ReadFile returns a file's content.
 func (h *Host) ReadFile(path string) ([]byte, error) { return os.ReadFile(path) }
 
-// WriteFile replaces a file in one move.
+// WriteFile replaces a file atomically.
 func (h *Host) WriteFile(path string, content io.Reader, mode fs.FileMode, uid, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (h *Host) WriteFile(path string, content io.Reader, mode fs.FileMode, uid, 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // after the rename there is nothing to remove
+	defer func() { _ = os.Remove(f.Name()) }() // fails after the rename, when there is nothing to remove
 	_, err = io.Copy(f, content)
 	if err == nil {
 		err = f.Chmod(mode.Perm())
@@ -104,7 +103,7 @@ func (h *Host) Mkdir(path string, mode fs.FileMode) error {
 	return os.Chmod(path, mode.Perm())
 }
 
-// Symlink makes or replaces a link in one move.
+// Symlink creates or atomically replaces a link.
 func (h *Host) Symlink(target, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

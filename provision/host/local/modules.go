@@ -8,8 +8,8 @@ import (
 	"github.com/google/nftables"
 )
 
-// lacking returns what nodes need of the kernel and it does not have, neither built in nor as a module. What cannot be
-// found out is there.
+// lacking returns the kernel features that nodes need and that the kernel has neither built in nor as a module.
+// Features that cannot be checked count as present.
 func lacking() (list []string) {
 	filesystems, err := readAll("/proc/filesystems")
 	if err == nil && !strings.Contains(filesystems, "\toverlay\n") && absent("overlay") {
@@ -24,7 +24,7 @@ func lacking() (list []string) {
 	return list
 }
 
-// tables reports whether nftables answers.
+// tables reports whether the kernel answers nftables requests.
 func tables() bool {
 	conn, err := nftables.New()
 	if err != nil {
@@ -34,7 +34,8 @@ func tables() bool {
 	return err == nil
 }
 
-// absent reports whether the kernel that runs has no module of a name, going by its lists.
+// absent reports whether the module lists of the running kernel do not contain a module. It returns false if the lists
+// cannot be read.
 func absent(name string) bool {
 	release, err := readAll("/proc/sys/kernel/osrelease")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// noFollow is umount2's UMOUNT_NOFOLLOW: a link that a pod left is not followed.
+// noFollow is umount2's UMOUNT_NOFOLLOW, which keeps umount2 from following links that a pod has left.
 const noFollow = 8
 
-// Mounts returns the mounts at paths that start so, in the order in which they were made.
+// Mounts returns the mount points whose paths start with one of the prefixes, in the order in which they were mounted.
 func (h *Host) Mounts(prefixes ...string) ([]string, error) {
 	text, err := readAll("/proc/self/mounts")
 	if err != nil {
@@ -20,7 +20,7 @@ func (h *Host) Mounts(prefixes ...string) ([]string, error) {
 	return mounts(text, prefixes), nil
 }
 
-// The kernel writes these characters of a path in octal.
+// unescape replaces the octal escapes that the kernel uses in /proc/self/mounts.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 func mounts(text string, prefixes []string) (paths []string) {
@@ -37,8 +37,8 @@ func mounts(text string, prefixes []string) (paths []string) {
 	return paths
 }
 
-// Unmount unmounts the last mount first. What is busy is detached: it is out of the tree at
-// once, and ends when its last user does.
+// Unmount unmounts the last mount first. A busy mount is detached: it leaves the tree at once, and ends with its last
+// user.
 func (h *Host) Unmount(prefixes ...string) error {
 	paths, err := h.Mounts(prefixes...)
 	if err != nil {
@@ -49,7 +49,7 @@ func (h *Host) Unmount(prefixes ...string) error {
 		if errors.Is(err, syscall.EBUSY) {
 			err = syscall.Unmount(path, noFollow|syscall.MNT_DETACH)
 		}
-		// One that went by itself, as its copy in another place did, is no mount any more.
+		// The mount may have disappeared by itself, for example together with a propagated copy.
 		if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("unmount %s: %w", path, err)
 		}

@@ -14,7 +14,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Network returns which of the tables, links, routes and rules of routing are there.
+// Network returns which of the tables, chains, links, routes and routing rules exist.
 func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error) {
 	conn, err := nftables.New()
 	if err != nil {
@@ -67,7 +67,7 @@ func (h *Host) Network(ctx context.Context, parts host.Network) ([]string, error
 	return found, nil
 }
 
-// routes returns those that a protocol marks.
+// routes returns the routes with a protocol number.
 func routes(protocol int) ([]netlink.Route, error) {
 	if protocol == 0 {
 		return nil, nil
@@ -83,7 +83,7 @@ func routes(protocol int) ([]netlink.Route, error) {
 	return list, nil
 }
 
-// rules returns the rules of routing that a protocol marks.
+// rules returns the routing rules with a protocol number.
 func rules(protocol int) (marked []netlink.Rule, err error) {
 	if protocol == 0 {
 		return nil, nil
@@ -103,7 +103,7 @@ func rules(protocol int) (marked []netlink.Rule, err error) {
 	return marked, nil
 }
 
-// ClearNetwork removes them.
+// ClearNetwork removes what Network returns.
 func (h *Host) ClearNetwork(ctx context.Context, parts host.Network) error {
 	conn, err := nftables.New()
 	if err != nil {
@@ -127,7 +127,7 @@ func (h *Host) ClearNetwork(ctx context.Context, parts host.Network) error {
 	for _, name := range parts.Links {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
-			continue // it is not there
+			continue // the link does not exist
 		}
 		if err := netlink.LinkDel(link); err != nil {
 			return fmt.Errorf("remove link %s: %w", name, err)
@@ -138,7 +138,8 @@ func (h *Host) ClearNetwork(ctx context.Context, parts host.Network) error {
 		return err
 	}
 	for _, r := range marked {
-		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, syscall.ESRCH) { // one that went with its link
+		// a route may have been removed with its link
+		if err := netlink.RouteDel(&r); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("remove the route to %s: %w", r.Dst, err)
 		}
 	}

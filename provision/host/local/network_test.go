@@ -11,7 +11,7 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// What a cluster has put into the kernel's routing is seen and goes with the cluster; what others have put there stays.
+// The routing rules and routes of a cluster are found and are removed with the cluster. Those of others stay.
 func TestRulesOfRoutingGoWithTheCluster(t *testing.T) {
 	s := netns.New(t)
 	for _, family := range []string{"", "-6 "} {

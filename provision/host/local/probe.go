@@ -16,10 +16,10 @@ import (
 	"clusterctl/provision/host"
 )
 
-// namespaces is where container runtimes keep the pods' network namespaces.
+// namespaces is the directory in which container runtimes keep the pods' network namespaces.
 const namespaces = "/run/netns"
 
-// send sends what is traced, as the pod that has an address, and waits for what comes of it.
+// send sends the traced packet from the pod with the address q.From, and waits for the outcome.
 func send(q host.Trace) (outcome, reason string, local netip.AddrPort) {
 	type result struct {
 		outcome, reason string
@@ -27,7 +27,7 @@ func send(q host.Trace) (outcome, reason string, local netip.AddrPort) {
 	}
 	done := make(chan result)
 	go func() {
-		// The thread is never given back: it ends with this goroutine, and with it its way into the namespace.
+		// The thread stays locked, so that it ends with this goroutine and never runs other code in the namespace.
 		runtime.LockOSThread()
 		var r result
 		if q.From.IsValid() {
@@ -47,8 +47,8 @@ func send(q host.Trace) (outcome, reason string, local netip.AddrPort) {
 	return r.outcome, r.reason, r.local
 }
 
-// enter moves the present thread into the network namespace that has an address. The machine's own is stayed in when it
-// has it.
+// enter moves the current thread into the network namespace that has an address. It stays in the machine's own
+// namespace if that has the address.
 func enter(a netip.Addr) error {
 	if has(a) {
 		return nil
@@ -60,7 +60,7 @@ func enter(a netip.Addr) error {
 	for _, name := range names {
 		f, err := os.Open(filepath.Join(namespaces, name.Name()))
 		if err != nil {
-			continue // it has just gone
+			continue // the namespace has just been removed
 		}
 		err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 		_ = f.Close()
@@ -71,7 +71,7 @@ func enter(a netip.Addr) error {
 	return fmt.Errorf("no pod on this machine has the address %s", a)
 }
 
-// has reports whether an interface of the thread's network has an address.
+// has reports whether an interface in the thread's network namespace has an address.
 func has(a netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	if err != nil {
@@ -85,7 +85,7 @@ func has(a netip.Addr) bool {
 	return false
 }
 
-// try connects, or sends a datagram, and waits for what comes of it, a little shorter than the others watch.
+// try connects, or sends a datagram, and waits for the outcome for a little less time than the other machines watch.
 func try(q host.Trace) (outcome string, local netip.AddrPort, err error) {
 	family, kind := unix.AF_INET, unix.SOCK_STREAM
 	if q.To.Addr().Is6() {

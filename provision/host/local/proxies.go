@@ -24,7 +24,7 @@ func proxiesIn(environment string) map[string]string {
 		if !slices.Contains(host.ProxyVariables, name) || value == "" {
 			continue
 		}
-		if i := strings.LastIndexByte(value, '@'); i >= 0 { // remove user and password
+		if i := strings.LastIndexByte(value, '@'); i >= 0 { // removes user and password
 			scheme, _, ok := strings.Cut(value, "://")
 			if value = value[i+1:]; ok {
 				value = scheme + "://" + value

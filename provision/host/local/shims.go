@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// A shim keeps a pod's containers running while its containerd is not there, also when that never comes back: one
-// that was removed, or that could not start for want of room on its disk.
+// A shim keeps a pod's containers running without containerd, even if containerd never returns: because it was removed,
+// or because it cannot start for lack of disk space.
 
-// process is one of the machine's.
+// process is a process of the machine.
 type process struct{ pid, parent int }
 
-// shims returns the shims of the containerd behind a socket, and everything that runs below them, the youngest first.
+// shims returns the shims of the containerd at a socket, and all their descendants, youngest first.
 func shims(socket string) (shims, below []int, err error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -28,7 +28,7 @@ func shims(socket string) (shims, below []int, err error) {
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		p, ok := parseStat(string(text))
 		if !ok {
@@ -52,10 +52,10 @@ func shims(socket string) (shims, below []int, err error) {
 	return shims, below, nil
 }
 
-// parseStat reads /proc/PID/stat; a process that has ended, and waits to be asked for by its parent, is none any more.
+// parseStat parses /proc/PID/stat. It returns false for a zombie.
 func parseStat(text string) (process, bool) {
 	head, rest, ok := strings.Cut(text, " (")
-	end := strings.LastIndex(rest, ") ") // the name between may have anything
+	end := strings.LastIndex(rest, ") ") // the name in parentheses may contain anything
 	if !ok || end < 0 {
 		return process{}, false
 	}
@@ -68,7 +68,7 @@ func parseStat(text string) (process, bool) {
 	return process{pid, parent}, err1 == nil && err2 == nil
 }
 
-// isShim reads /proc/PID/cmdline.
+// isShim reports whether the content of /proc/PID/cmdline is that of a shim for this socket.
 func isShim(cmdline []byte, socket string) bool {
 	args := strings.Split(string(bytes.TrimRight(cmdline, "\x00")), "\x00")
 	at := slices.Index(args, "-address")
@@ -77,7 +77,7 @@ func isShim(cmdline []byte, socket string) bool {
 		slices.Contains(args, namespace)
 }
 
-// kill ends processes at once. One that has ended meanwhile is no error.
+// kill kills processes. A process that has already ended is not an error.
 func kill(pids []int) error {
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {

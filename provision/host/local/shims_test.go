@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// asShim is set for a process of this test that behaves like a shim: it has a process below it that it says
-// the number of, and stays.
+// asShim makes a process of this test behave like a shim: it starts a child process, prints its process id, and stays.
 const asShim = "CLUSTERCTL_TEST_SHIM"
 
 func TestMain(m *testing.M) {
@@ -27,12 +26,12 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	fmt.Println(child.Process.Pid)
-	_, _ = io.Copy(io.Discard, os.Stdin) // until its test is over
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 	_ = child.Process.Kill()
 	_ = child.Wait()
 }
 
-// shim starts one for a containerd behind a socket, and returns its number and its container's.
+// shim starts a shim for the containerd at a socket. It returns the command and the process id of its container.
 func shim(t *testing.T, socket string) (cmd *exec.Cmd, child int) {
 	program := filepath.Join(t.TempDir(), "containerd-shim-runc-v2")
 	self, err := os.Executable()

@@ -14,11 +14,11 @@ import (
 	"clusterctl/provision/host"
 )
 
-// RunStore runs the program etcd for a request.
+// RunStore runs the program etcd with a request.
 func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, error) {
 	c := exec.CommandContext(ctx, program, "store", request)
 	c.Env = append(os.Environ(), "LC_ALL=C")
-	if text, err := os.ReadFile(host.ProxyFile); err == nil { // the object store of snapshots may be behind it
+	if text, err := os.ReadFile(host.ProxyFile); err == nil { // the object store of snapshots may be behind the proxy
 		c.Env = append(c.Env, variables(string(text))...)
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read the proxy of the machine: %w", err)
@@ -36,8 +36,8 @@ func (h *Host) RunStore(ctx context.Context, program, request string) ([]byte, e
 	return out, nil
 }
 
-// lastSnapshot is what the last attempt has left; nil when there was none. One that cannot be read is one that went
-// wrong.
+// lastSnapshot returns the outcome of the last attempt to take a snapshot, or nil if there was none. An outcome that
+// cannot be read counts as a failure.
 func lastSnapshot() *store.Outcome {
 	text, err := os.ReadFile(store.LastSnapshot)
 	if errors.Is(err, os.ErrNotExist) {

@@ -19,7 +19,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// survey looks at what may be in the way of a cluster. What cannot be found out is left out: it is no finding.
+// survey collects facts that may prevent a cluster on the machine. It leaves out what cannot be determined.
 func survey() host.Survey {
 	s := host.Survey{
 		MTU:         map[string]int{},
@@ -59,21 +59,21 @@ func survey() host.Survey {
 		}
 	}
 	for _, path := range []string{"/usr/local", "/etc", "/var/lib"} {
-		if err := syscall.Access(existing(path), 2); errors.Is(err, syscall.EROFS) { // W_OK
+		if err := syscall.Access(existing(path), 2); errors.Is(err, syscall.EROFS) { // 2 is W_OK
 			s.ReadOnly = append(s.ReadOnly, path)
 		}
 	}
 	if _, err := os.Stat("/var/lib/clusterctl/units"); errors.Is(
 		err,
 		fs.ErrNotExist,
-	) { // nothing of a cluster from here has started yet
+	) { // no unit of a cluster has started yet
 		s.Sync, s.Listening = syncing("/var/lib"), listening()
 	}
 	s.Clock = time.Now()
 	return s
 }
 
-// existing is a path, or the nearest one above it that is there.
+// existing returns a path, or its nearest parent that exists.
 func existing(path string) string {
 	for {
 		if _, err := os.Stat(path); err == nil || path == "/" {
@@ -83,7 +83,7 @@ func existing(path string) string {
 	}
 }
 
-// swap returns how much memory there is on disks.
+// swap returns the size of the machine's swap space in bytes.
 func swap() (bytes int64) {
 	text, err := os.ReadFile("/proc/swaps")
 	if err != nil {
@@ -91,14 +91,14 @@ func swap() (bytes int64) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) > 2 {
-			kib, _ := strconv.ParseInt(fields[2], 10, 64) // the header's is no number
+			kib, _ := strconv.ParseInt(fields[2], 10, 64) // the header's field is not a number and yields 0
 			bytes += kib << 10
 		}
 	}
 	return bytes
 }
 
-// controllers are those of control groups, of the unified hierarchy or of the former ones.
+// controllers returns the cgroup controllers, of cgroup v2 or v1.
 func controllers() (list []string) {
 	if text, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		return strings.Fields(string(text))
@@ -115,8 +115,7 @@ func controllers() (list []string) {
 	return list
 }
 
-// syncing measures a few writes of a few KB, each until it is on the disk, and returns how long most of them took at
-// most.
+// syncing measures ten synchronous writes of 2300 bytes, and returns the second longest duration.
 func syncing(dir string) time.Duration {
 	f, err := os.CreateTemp(dir, ".clusterctl-*")
 	if err != nil {
@@ -124,7 +123,7 @@ func syncing(dir string) time.Duration {
 	}
 	defer func() { _ = os.Remove(f.Name()) }()
 	defer func() { _ = f.Close() }()
-	block, took := make([]byte, 2300), []time.Duration{} // as etcd's log writes
+	block, took := make([]byte, 2300), []time.Duration{} // about the size of a write to etcd's log
 	for range 10 {
 		begun := time.Now()
 		if _, err := f.Write(block); err != nil {
@@ -139,9 +138,9 @@ func syncing(dir string) time.Duration {
 	return took[len(took)-2]
 }
 
-const tcpListen = "0A" // the state, in /proc/net/tcp
+const tcpListen = "0A" // the state LISTEN in /proc/net/tcp
 
-// listening finds who has a port that a cluster needs. Daemons of a cluster are not among them.
+// listening finds the processes that listen on a port that a cluster needs, except daemons of a cluster.
 func listening() (list []host.Listener) {
 	sockets := map[string]host.Listener{} // by inode
 	for _, file := range []string{"tcp", "tcp6", "udp", "udp6"} {
@@ -184,14 +183,14 @@ func listening() (list []host.Listener) {
 	return list
 }
 
-// elsewhere reports whether a listener is in nobody's way: kube-dns takes the machine's own address, not its loopback,
-// where resolvers are.
+// elsewhere reports whether a listener does not conflict: kube-dns uses the machine's own address, while local
+// resolvers use the loopback address.
 func elsewhere(port int, address string) bool {
 	loopback := len(address) == 8 && strings.HasSuffix(address, "7F") || address == "00000000000000000000000001000000"
 	return port == 53 && loopback
 }
 
-// owners finds the processes that have sockets.
+// owners maps the inodes of sockets to the IDs of the processes that own them.
 func owners(sockets map[string]host.Listener) map[string]string {
 	found := map[string]string{}
 	links, err := filepath.Glob("/proc/[0-9]*/fd/*")
@@ -213,7 +212,7 @@ func owners(sockets map[string]host.Listener) map[string]string {
 	return found
 }
 
-// clusters reports whether a process is a daemon of a cluster from here, as a unit or in a static pod.
+// clusters reports whether a process is a daemon of a cluster made by clusterctl, in a unit or in a static pod.
 func clusters(pid string) bool {
 	if program, err := os.Readlink("/proc/" + pid + "/exe"); err == nil &&
 		strings.HasPrefix(program, host.Library+"/") {

@@ -13,11 +13,12 @@ import (
 	"clusterctl/provision/host"
 )
 
-// P05: a port that a cluster needs is found in use, with the process that has it.
+// A port that a cluster needs and that is in use is found, with the process that uses it.
+// Proves P05.
 func TestWhoHasAPortIsFound(t *testing.T) {
 	for _, port := range slices.Sorted(maps.Keys(host.Ports)) {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil || port == 53 { // it has somebody already, or is looked at by address
+		if err != nil || port == 53 { // already in use, or looked up by address
 			continue
 		}
 		t.Cleanup(func() { _ = l.Close() })
@@ -40,7 +41,7 @@ func TestASurveyKnowsThisMachine(t *testing.T) {
 	}
 }
 
-// What a kernel can load is in its lists; without them nothing is known to be missing.
+// The lists of modules contain what a kernel can load. Without these lists no module counts as missing.
 func TestAModuleIsMissingOnlyWhenTheListsSayNothingOfIt(t *testing.T) {
 	dir := t.TempDir()
 	if absentFrom(dir, "overlay") {

@@ -17,7 +17,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Trace watches for a packet on all interfaces, and sends it when this machine is to. begun is called when it watches.
+// Trace watches for a packet on all interfaces, and sends it if q says so. It calls begun when it watches.
 func (h *Host) Trace(ctx context.Context, q host.Trace, begun func()) (host.Traced, error) {
 	if q.Protocol != host.TCP && q.Protocol != host.UDP || !q.To.IsValid() || q.For <= 0 || q.For > host.MostTraceTime {
 		return host.Traced{}, fmt.Errorf("a trace of %s to %s for %s cannot be made", q.Protocol, q.To, q.For)
@@ -39,7 +39,7 @@ func (h *Host) Trace(ctx context.Context, q host.Trace, begun func()) (host.Trac
 		defer close(sent)
 		if q.Send {
 			t.Outcome, t.Reason, t.Local = send(q)
-			// What was sent last may still be on its way through this machine.
+			// The last packets may still be passing through this machine.
 			time.AfterFunc(100*time.Millisecond, cancel)
 		}
 	}()
@@ -48,7 +48,7 @@ func (h *Host) Trace(ctx context.Context, q host.Trace, begun func()) (host.Trac
 	return t, err
 }
 
-// routeTo names the interface over which this machine reaches an address, "" when it does not.
+// routeTo returns the name of the interface over which this machine reaches an address, or "" if it does not.
 func routeTo(a netip.Addr) string {
 	routes, err := netlink.RouteGet(a.AsSlice())
 	if err != nil || len(routes) == 0 {
@@ -61,7 +61,7 @@ func routeTo(a netip.Addr) string {
 	return link.Attrs().Name
 }
 
-// watcher reads packets of all interfaces, without their link's header.
+// watcher reads packets from all interfaces, without their link-layer headers.
 type watcher struct {
 	fd    int
 	names map[int]string
@@ -81,7 +81,7 @@ func watchLinks() (*watcher, error) {
 		w.close()
 		return nil, fmt.Errorf("watch interfaces: %w", err)
 	}
-	// What came before the filter was there is dropped.
+	// Discard packets that arrived before the filter was attached.
 	var b [1]byte
 	for {
 		if _, _, err := unix.Recvfrom(fd, b[:], 0); err != nil {
@@ -94,24 +94,24 @@ func (w *watcher) close() { _ = unix.Close(w.fd) }
 
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
-// narrow has the kernel pass on what may be of a trace: TCP with SYN or RST, UDP, and ICMP. IPv6's further headers are
-// not looked through.
+// narrow attaches a filter for packets that may belong to a trace: TCP with SYN or RST, UDP, and ICMP. IPv6 packets
+// with extension headers are not matched.
 func narrow(fd int) error {
 	const accept, drop = 1 << 16, 0
 	program, err := bpf.Assemble([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: 0, Size: 1},
 		bpf.ALUOpConstant{Op: bpf.ALUOpShiftRight, Val: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 4, SkipFalse: 8},
-		bpf.LoadAbsolute{Off: 9, Size: 1}, // the protocol of IPv4
+		bpf.LoadAbsolute{Off: 9, Size: 1}, // protocol field of IPv4
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 13},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_ICMP, SkipTrue: 12},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 12},
 		bpf.LoadMemShift{Off: 0},
 		bpf.LoadIndirect{Off: 13, Size: 1},
-		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x06, SkipTrue: 8, SkipFalse: 9}, // SYN, RST
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: 0x06, SkipTrue: 8, SkipFalse: 9}, // flags SYN, RST
 		bpf.RetConstant{Val: drop},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: 6, SkipFalse: 7},
-		bpf.LoadAbsolute{Off: 6, Size: 1}, // the next header of IPv6
+		bpf.LoadAbsolute{Off: 6, Size: 1}, // next header field of IPv6
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_UDP, SkipTrue: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_ICMPV6, SkipTrue: 3},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.IPPROTO_TCP, SkipFalse: 3},
@@ -135,11 +135,11 @@ func narrow(fd int) error {
 	)
 }
 
-// until reads until ctx ends.
+// until reads packets until ctx ends.
 func (w *watcher) until(ctx context.Context, q host.Trace) ([]host.Sighting, error) {
 	began := time.Now()
 	var list []host.Sighting
-	seen := map[host.Sighting]bool{} // without time: what is sent again is told once
+	seen := map[host.Sighting]bool{} // without At, so that a retransmission is reported once
 	packet := make([]byte, 256)
 	for ctx.Err() == nil && len(list) < host.MostSightings {
 		poll := []unix.PollFd{{Fd: int32(w.fd), Events: unix.POLLIN}}
@@ -182,7 +182,7 @@ func (w *watcher) name(index int) string {
 	return name
 }
 
-// readPacket reads a packet from its IP header on, and reports whether it may be of the trace.
+// readPacket parses a packet that starts with its IP header, and reports whether it may belong to the trace.
 func readPacket(b []byte, q host.Trace) (s host.Sighting, ok bool) {
 	from, to, protocol, b, ok := readIP(b)
 	if !ok {
@@ -221,7 +221,7 @@ func readPacket(b []byte, q host.Trace) (s host.Sighting, ok bool) {
 	return s, false
 }
 
-// readError reads an ICMP error: it has the beginning of the packet that it is about.
+// readError parses an ICMP error, which contains the beginning of the packet that it is about.
 func readError(sender netip.Addr, protocol int, b []byte, q host.Trace) (s host.Sighting, ok bool) {
 	const unreachable4, exceeded4 = 3, 11
 	if len(b) < 8 || protocol == unix.IPPROTO_ICMP && b[0] != unreachable4 && b[0] != exceeded4 ||
@@ -250,7 +250,7 @@ func readIP(b []byte) (from, to netip.Addr, protocol int, rest []byte, ok bool) 
 	switch {
 	case len(b) >= 20 && b[0]>>4 == 4:
 		head := int(b[0]&15) * 4
-		// A piece of a packet that is not its first has no ports.
+		// Only the first fragment of a packet contains the ports.
 		if head < 20 || len(b) < head || binary.BigEndian.Uint16(b[6:])&0x1fff != 0 {
 			return from, to, 0, nil, false
 		}

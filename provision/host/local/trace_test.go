@@ -9,7 +9,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// What is sent over the loopback is seen there, with what comes back, under one number.
+// Packets that are sent over the loopback are seen there, with the answers, under one number.
 func TestATraceSeesWhatItSends(t *testing.T) {
 	open4, closed4 := listener(t, "127.0.0.1:0"), refusing(t, "127.0.0.1:0")
 	open6, closed6 := listener(t, "[::1]:0"), refusing(t, "[::1]:0")
@@ -72,7 +72,7 @@ func TestATraceThatCannotBeMadeIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever comes in is read or left, never more of it than there is.
+// FuzzReadPacket parses arbitrary packets, without reading beyond their end.
 func FuzzReadPacket(f *testing.F) {
 	f.Add(
 		[]byte(
@@ -101,7 +101,8 @@ func listener(t *testing.T, at string) netip.AddrPort {
 	return netip.MustParseAddrPort(l.Addr().String())
 }
 
-// refusing is a port at which nobody listens: it is somebody's who only sends from it, so that nobody else gets it.
+// refusing returns a port on which no process listens. A socket that only sends keeps the port from being used by
+// others.
 func refusing(t *testing.T, at string) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", at)

@@ -20,7 +20,7 @@ func (h *Host) systemd(ctx context.Context) (*dbus.Conn, error) {
 	if h.conn != nil && h.conn.Connected() {
 		return h.conn, nil
 	}
-	// The private socket works where no message bus runs; the connection outlives ctx.
+	// The private socket works without a message bus. The connection outlives ctx.
 	conn, err := dbus.NewSystemdConnectionContext(context.WithoutCancel(ctx))
 	if err != nil {
 		if conn, err = dbus.NewSystemConnectionContext(context.WithoutCancel(ctx)); err != nil {
@@ -60,7 +60,7 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 	}
 	u.Process, u.Program = mainProcess(ctx, conn, name)
 	if !u.Enabled {
-		// systemd remembers what it once read until it reloads: the files are what counts.
+		// systemd reports what it read before the last reload, but the files decide.
 		files, err := conn.ListUnitFilesByPatternsContext(ctx, []string{"enabled"}, []string{name})
 		if err != nil {
 			return host.Unit{}, fmt.Errorf("look at unit %s: %w", name, err)
@@ -70,7 +70,7 @@ func (h *Host) Unit(ctx context.Context, name string) (host.Unit, error) {
 	return u, nil
 }
 
-// mainProcess returns a unit's main process and what it runs; nothing where a unit has none.
+// mainProcess returns the ID and the executable of a unit's main process, or zero values if it has none.
 func mainProcess(ctx context.Context, conn *dbus.Conn, name string) (id uint32, program string) {
 	p, err := conn.GetUnitTypePropertyContext(ctx, name, "Service", "MainPID")
 	if err != nil {
@@ -83,7 +83,7 @@ func mainProcess(ctx context.Context, conn *dbus.Conn, name string) (id uint32, 
 	return id, strings.TrimSuffix(program, " (deleted)")
 }
 
-// Reload has systemd read unit files again.
+// Reload makes systemd read unit files again.
 func (h *Host) Reload(ctx context.Context) error {
 	conn, err := h.systemd(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *Host) Reload(ctx context.Context) error {
 	return conn.ReloadContext(ctx)
 }
 
-// Enable makes a unit start with the machine.
+// Enable makes a unit start at boot.
 func (h *Host) Enable(ctx context.Context, name string) error {
 	conn, err := h.systemd(ctx)
 	if err != nil {
@@ -112,7 +112,7 @@ func (h *Host) Disable(ctx context.Context, name string) error {
 	return err
 }
 
-// Start starts a unit and waits.
+// Start starts a unit and waits until it is active.
 func (h *Host) Start(ctx context.Context, name string) error {
 	return h.job(ctx, name, func(conn *dbus.Conn, done chan<- string) error {
 		_, err := conn.StartUnitContext(ctx, name, "replace", done)
@@ -120,7 +120,7 @@ func (h *Host) Start(ctx context.Context, name string) error {
 	})
 }
 
-// Restart restarts a unit and waits.
+// Restart restarts a unit and waits until it is active.
 func (h *Host) Restart(ctx context.Context, name string) error {
 	return h.job(ctx, name, func(conn *dbus.Conn, done chan<- string) error {
 		_, err := conn.RestartUnitContext(ctx, name, "replace", done)
@@ -128,9 +128,9 @@ func (h *Host) Restart(ctx context.Context, name string) error {
 	})
 }
 
-// Stop stops a unit and waits. One that does not run is stopped.
+// Stop stops a unit and waits. A unit that is not running is no error.
 func (h *Host) Stop(ctx context.Context, name string) error {
-	// systemd refuses to stop what it has not loaded.
+	// systemd refuses to stop a unit that it has not loaded.
 	if u, err := h.Unit(ctx, name); err != nil || u.Active == "" || u.Active == "inactive" || u.Active == "failed" {
 		return err
 	}
@@ -150,20 +150,18 @@ func (h *Host) Stop(ctx context.Context, name string) error {
 	}
 }
 
-// mostRestarts is how often a unit that is being started may end and be started again by
-// its Restart= setting before waiting for it is given up: one that waits for another
-// machine does not end, and one that cannot run ends every time.
+// mostRestarts is how often a starting unit may end and be restarted by its Restart= setting before the wait fails. A
+// unit that waits for another machine does not end, and one that cannot run ends every time.
 const mostRestarts = 3
 
-// job asks systemd for something and waits until the unit is active. A unit that
-// fails once may yet come up by its Restart= setting, so that only the deadline, a unit
-// that ends again and again, or one that systemd has given up, is a failure.
+// job starts a systemd job and waits until the unit is active. A unit that fails once may still become active by its
+// Restart= setting. So job fails only at the deadline, if the unit ends repeatedly, or if systemd gives up.
 func (h *Host) job(ctx context.Context, name string, ask func(*dbus.Conn, chan<- string) error) error {
 	conn, err := h.systemd(ctx)
 	if err != nil {
 		return err
 	}
-	// A unit that was given up before starts afresh, and counts its restarts from zero.
+	// This resets the restart counter of a unit that systemd has given up.
 	_ = conn.ResetFailedUnitContext(ctx, name)
 	done := make(chan string, 1)
 	if err := ask(conn, done); err != nil {
@@ -177,7 +175,7 @@ func (h *Host) job(ctx context.Context, name string, ask func(*dbus.Conn, chan<-
 			if result == "done" {
 				return nil
 			}
-			done = nil // its Restart= setting may yet bring it up
+			done = nil // its Restart= setting may still make it active
 		case <-tick.C:
 		case <-ctx.Done():
 			return failure(conn, name, ctx.Err())
@@ -197,7 +195,7 @@ func (h *Host) job(ctx context.Context, name string, ask func(*dbus.Conn, chan<-
 	}
 }
 
-// restarts is how often systemd has started a failing service again by itself.
+// restarts returns how often systemd has restarted a failing service.
 func restarts(ctx context.Context, conn *dbus.Conn, name string) uint32 {
 	p, err := conn.GetUnitTypePropertiesContext(ctx, name, "Service")
 	if err != nil {
@@ -210,7 +208,7 @@ func restarts(ctx context.Context, conn *dbus.Conn, name string) uint32 {
 	return n
 }
 
-// failure is an error with what the unit's last run wrote.
+// failure returns an error that contains the output of the unit's last run.
 func failure(conn *dbus.Conn, name string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -221,7 +219,7 @@ func failure(conn *dbus.Conn, name string, cause error) error {
 	return fmt.Errorf("%w: %w; the journal says:\n%s", host.ErrUnit, cause, said)
 }
 
-// Said is what a unit's last run wrote.
+// Said returns the output of a unit's last run.
 func (h *Host) Said(ctx context.Context, name string) string {
 	conn, err := h.systemd(ctx)
 	if err != nil {
@@ -236,10 +234,10 @@ func said(ctx context.Context, conn *dbus.Conn, name string) (said string) {
 			said = journal(ctx, "_SYSTEMD_INVOCATION_ID="+hex.EncodeToString(id))
 		}
 	}
-	if said == "" { // it has just been started again
+	if said == "" { // it has just been restarted
 		said = journal(ctx, "_SYSTEMD_UNIT="+name)
 	}
-	if said == "" { // it could not be run at all
+	if said == "" { // it could not be executed at all
 		said = journal(ctx, "-u", name)
 	}
 	return said

@@ -17,14 +17,14 @@ import (
 	"clusterctl/provision/host"
 )
 
-// Program is this very program, as it is brought to machines.
+// Program is the running clusterctl, in the form in which it is sent to machines.
 type Program struct {
-	Digest string                                       // sha256, hex
-	Arch   string                                       // as uname -m says
+	Digest string                                       // SHA-256, hex
+	Arch   string                                       // as printed by uname -m
 	Gzip   func(context.Context) (io.ReadCloser, error) // its content, compressed
-	// where it is brought to, in a folder named by its digest; empty means host.Library
+	// Library is the parent of the directory, named by the digest, that it is sent to; empty means host.Library.
 	Library string
-	// Silence is how long the machine may neither answer nor take what is sent; zero means a minute.
+	// Silence is how long the machine may neither answer nor accept data; zero means a minute.
 	Silence time.Duration
 }
 
@@ -39,18 +39,18 @@ const probe = `/bin/sh -c 'LC_ALL=C; export LC_ALL; echo ` + marker + `; id -u; 
 	`elif command -v doas >/dev/null; then echo doaspass; else echo nosudo; fi; ` +
 	`if [ -x %s ]; then echo there; else echo absent; fi'`
 
-// marker is what the probe prints first: what stands before it is the login shell's.
+// marker is the first word that probe prints. Text before it comes from the login shell.
 const marker = "clusterctl-probe"
 
-// Start starts the agent on the machine, bringing the program there first when it
-// is not. The connection that it returns is the agent's standard input and output.
+// Start starts the agent on the machine, and sends the program first if it is missing. The returned connection is the
+// agent's standard input and output.
 func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, error) {
 	silence := cmp.Or(p.Silence, time.Minute)
 	watched, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := watchdog{time.AfterFunc(silence, cancel), silence}
 	defer w.Stop()
-	// A session that is being opened hears of no context.
+	// Opening a session does not observe a context.
 	stop := context.AfterFunc(watched, func() { _ = c.Client.Close() })
 	defer stop()
 	s, err := c.bring(watched, p, w)
@@ -69,7 +69,7 @@ func (c *Client) Start(ctx context.Context, p Program) (io.ReadWriteCloser, erro
 	return nil, cmp.Or(err, ctx.Err())
 }
 
-// watchdog ends what waits for a machine from which nothing has been heard for too long.
+// watchdog cancels the start of an agent if the machine is silent for too long.
 type watchdog struct {
 	*time.Timer
 	silence time.Duration
@@ -77,7 +77,7 @@ type watchdog struct {
 
 func (w watchdog) heard() { w.Reset(w.silence) }
 
-// bring does it, and tells the watchdog of each sign of life.
+// bring starts the agent, and resets the watchdog at each sign of life.
 func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWriteCloser, error) {
 	path := cmp.Or(p.Library, host.Library) + "/" + p.Digest + "/clusterctl"
 	out, err := c.output(ctx, fmt.Sprintf(probe, path), nil)
@@ -112,7 +112,7 @@ func (c *Client) bring(ctx context.Context, p Program, w watchdog) (io.ReadWrite
 	return c.start(ctx, prefix+path+" agent", input)
 }
 
-// probed reads what the probe has printed.
+// probed parses the output of probe.
 func probed(out string) ([]string, error) {
 	before, after, ok := strings.Cut(out, marker)
 	found := strings.Fields(after)
@@ -141,8 +141,7 @@ func probed(out string) ([]string, error) {
 	return found, nil
 }
 
-// root returns what goes before a command to run it as root, and what to write to its
-// input before anything else.
+// root returns the prefix that makes a command run as root, and the text to write to its input first.
 func (c *Client) root(sudo string) (prefix, input string, err error) {
 	switch sudo {
 	case "root":
@@ -206,9 +205,9 @@ func (c *Client) root(sudo string) (prefix, input string, err error) {
 	return prefix, input, nil
 }
 
-// ship sends the program. A run that is cut off leaves a file that the next one overwrites.
+// ship sends the program. A run that is interrupted leaves a temporary file behind.
 func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string, w watchdog) error {
-	w.Stop() // to compress it takes as long as this computer needs
+	w.Stop() // compressing may take as long as this computer needs
 	content, err := p.Gzip(ctx)
 	w.heard()
 	if err != nil {
@@ -229,7 +228,7 @@ func (c *Client) ship(ctx context.Context, p Program, path, prefix, input string
 	return nil
 }
 
-// taken tells of each piece of what is sent that the other side has had room for.
+// taken resets the watchdog whenever the machine has accepted another piece of the data.
 type taken struct {
 	io.Reader
 	watchdog
@@ -249,7 +248,7 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 	defer func() { _ = session.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = session.Close() })
 	defer stop()
-	var stdout, stderr limited // the machine may be anybody's, and say things without an end
+	var stdout, stderr limited // limited, because the machine is not trusted and may write without end
 	session.Stdin, session.Stdout, session.Stderr = input, &stdout, &stderr
 	if err := session.Run(command); err != nil {
 		if ctx.Err() != nil {
@@ -269,10 +268,10 @@ func (c *Client) output(ctx context.Context, command string, input io.Reader) ([
 	return []byte(stdout.String()), nil
 }
 
-// sessionTimeout is how long a server may take to notice that the session before has ended.
+// sessionTimeout is how long a server may take to notice that the previous session has ended.
 const sessionTimeout = 10 * time.Second
 
-// session opens a session. A server that allows one at a time (MaxSessions 1) may still count the one before.
+// session opens a session. It retries, because a server with MaxSessions 1 may still count the previous session.
 func (c *Client) session(ctx context.Context) (*ssh.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
@@ -295,7 +294,7 @@ func (c *Client) session(ctx context.Context) (*ssh.Session, error) {
 	}
 }
 
-// start runs the agent.
+// start starts the agent.
 func (c *Client) start(ctx context.Context, command, input string) (io.ReadWriteCloser, error) {
 	session, err := c.session(ctx)
 	if err != nil {
@@ -319,8 +318,8 @@ func (c *Client) start(ctx context.Context, command, input string) (io.ReadWrite
 	return s, ctx.Err()
 }
 
-// stream is the agent's input and output. When the agent ends on its own, reading says
-// what it wrote to its standard error.
+// stream is the agent's input and output. When the agent ends on its own, Read returns an error with the agent's
+// standard error.
 type stream struct {
 	session *ssh.Session
 	in      io.WriteCloser
@@ -343,7 +342,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// endTimeout is how long to wait for an agent to exit after it closed its output.
+// endTimeout is how long to wait for an agent to exit after it has closed its output.
 const endTimeout = time.Second
 
 // awaitEnd waits at most endTimeout until the agent has exited, so that its standard error is complete.
@@ -363,12 +362,12 @@ func (s *stream) awaitEnd() {
 	})
 }
 
-// Close ends the agent's input, at which it ends.
+// Close closes the agent's input, which makes the agent exit.
 func (s *stream) Close() error {
 	var err error
 	s.once.Do(func() {
 		_ = s.in.Close()
-		// An agent that has seen the end of its input may have closed first.
+		// An agent that has seen the end of its input may have closed the session first.
 		if err = s.session.Close(); errors.Is(err, io.EOF) {
 			err = nil
 		}
@@ -376,7 +375,7 @@ func (s *stream) Close() error {
 	return err
 }
 
-// limited keeps the first few kilobytes of what is written to it.
+// limited keeps the first 4096 bytes that are written to it.
 type limited struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

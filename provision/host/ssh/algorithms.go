@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// algorithms is a list as ssh_config has it: names with wildcards, or with +, - or ^ before them a change of what is
-// usual.
+// algorithms is a list of algorithms in the syntax of ssh_config: names with wildcards, which replace the default list,
+// or which change it if the list begins with +, - or ^.
 type algorithms struct {
 	said, at string
 }
 
-// of returns the list's meaning, of those that there are.
+// of returns the algorithms that the list selects. usual are the defaults; there are all supported algorithms.
 func (a algorithms) of(usual, there []string) ([]string, error) {
 	if a.said == "" {
 		return usual, nil

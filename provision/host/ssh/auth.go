@@ -20,11 +20,11 @@ import (
 type key struct {
 	path   string
 	public ssh.PublicKey
-	signer ssh.Signer // nil: only the agent can use it
+	signer ssh.Signer // nil if only the agent can sign with it
 }
 
-// methods returns the ways to log in and their description. Keys are tried as OpenSSH does: those of the agent that are
-// named, then its others, then those in files, each after the certificates for it.
+// methods returns the authentication methods and a description of them. Keys are tried in OpenSSH's order: the agent's
+// keys that are configured, then its other keys, then those in files. Certificates come before their keys.
 func (c *Client) methods(t Target, password string, wait func(func() error) error) ([]ssh.AuthMethod, string, error) {
 	var methods []ssh.AuthMethod
 	var tried []string
@@ -106,7 +106,7 @@ func (c *Client) held(t Target) []ssh.Signer {
 	return held
 }
 
-// keys reads the key files. The notes say which of them cannot be used, and why.
+// keys reads the key files. The notes say which files cannot be used, and why.
 func (c *Client) keys(t Target, wait func(func() error) error) (keys []key, notes []string, err error) {
 	for _, path := range t.Keys {
 		k, note, err := c.key(path, wait)
@@ -163,7 +163,7 @@ func (c *Client) key(path string, wait func(func() error) error) (key, string, e
 	return k, "", nil
 }
 
-// publicKey reads a file of one public key or certificate; nil if it is none.
+// publicKey reads a file with one public key or certificate, or returns nil.
 func publicKey(path string) ssh.PublicKey {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -176,8 +176,8 @@ func publicKey(path string) ssh.PublicKey {
 	return k
 }
 
-// certify returns the signers again under each of their certificates: those that the configuration names, and the one
-// that lies beside each key.
+// certify returns the signers again with each of their certificates: those that the configuration names, and those
+// beside the key files.
 func certify(t Target, signers []ssh.Signer) (list []ssh.Signer, names []string, err error) {
 	paths := slices.Clone(t.Certificates)
 	for _, k := range t.Keys {
@@ -206,16 +206,16 @@ func certify(t Target, signers []ssh.Signer) (list []ssh.Signer, names []string,
 	return list, names, nil
 }
 
-// lockedKey asks for its passphrase when a machine wants a signature of it, not before.
+// lockedKey is a key that asks for its passphrase only when a machine requests a signature with it.
 type lockedKey struct {
 	path   string
 	text   []byte
 	public ssh.PublicKey
 	ask    func(path string, try func([]byte) error) error
-	wait   func(func() error) error // stops the clock while a person types
+	wait   func(func() error) error // stops the timeout while the user types
 }
 
-// lockedError is that a key which a machine wants was not unlocked.
+// lockedError reports that a requested key could not be unlocked.
 type lockedError struct {
 	path string
 	why  error

@@ -18,14 +18,14 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Options are a run's, for all machines.
+// Options apply to all machines of a run.
 type Options struct {
 	AcceptNewHostKeys bool
-	Timeout           time.Duration // of logging in to each hop; zero means ConnectTimeout of ssh_config, or 15 seconds
+	Timeout           time.Duration // for the login to each hop; zero means ConnectTimeout of ssh_config, or 15 seconds
 	Files             Files
 	Getenv            func(string) string
-	// Passphrase asks for a key's passphrase and tries it. With nil, only keys without one and those of ssh-agent are
-	// used.
+	// Passphrase asks for a key's passphrase and tries it. If it is nil, only keys without a passphrase and those of
+	// ssh-agent are used.
 	Passphrase func(path string, try func([]byte) error) error
 }
 
@@ -34,17 +34,17 @@ const (
 	agentTimeout   = 5 * time.Second
 )
 
-// maxHops is how many machines a connection may pass: more is a circle in a configuration.
+// maxHops limits the number of jump hosts. More of them indicate a cycle in the configuration.
 const maxHops = 16
 
-// Errors that a person can do something about.
+// Errors that the user can act on.
 var (
 	ErrUnreachable = errors.New("unreachable")
 	ErrLogin       = errors.New("log in")
 	ErrRoot        = errors.New("become root")
 )
 
-// Client is a login on a machine.
+// Client is an SSH connection to a machine.
 type Client struct {
 	*ssh.Client
 	Target     Target
@@ -59,7 +59,7 @@ type Client struct {
 	once       sync.Once
 }
 
-// Dial logs in, through whatever is between here and the machine.
+// Dial logs in to a machine, through jump hosts and proxies if configured.
 func Dial(ctx context.Context, m config.Machine, o Options) (*Client, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -96,7 +96,7 @@ func Dial(ctx context.Context, m config.Machine, o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the login and what it needed.
+// Close closes the connection and those that it runs through.
 func (c *Client) Close() error {
 	var err error
 	if c.Client != nil {
@@ -117,8 +117,8 @@ func (c *Client) closeAgents() {
 	c.agents = nil
 }
 
-// keepAlive notices a machine that is gone: a connection that does not answer for half a minute, or for as long as
-// ServerAliveInterval and ServerAliveCountMax say, is closed, which wakes whoever waits on it.
+// keepAlive closes a connection that does not answer for 30 seconds, or for the time that ServerAliveInterval and
+// ServerAliveCountMax set. Closing it unblocks all pending operations.
 func (c *Client) keepAlive() {
 	interval, patience := 10*time.Second, 30*time.Second
 	if c.Target.Alive > 0 {
@@ -161,8 +161,8 @@ func (c *Client) timeout(t Target) time.Duration {
 	return defaultTimeout
 }
 
-// reach connects to a target's sshd: directly, by its command, or through the last of its jump hosts, which is reached
-// through those before it.
+// reach connects to a target's sshd: directly, through its ProxyCommand, or through the last of its jump hosts, which
+// is reached through the others.
 func (c *Client) reach(ctx context.Context, t Target, depth int) (net.Conn, error) {
 	if depth >= maxHops {
 		return nil, fmt.Errorf(
@@ -222,8 +222,8 @@ func (c *Client) reach(ctx context.Context, t Target, depth int) (net.Conn, erro
 	return conn, nil
 }
 
-// jumpHost reads the last of a list of jump hosts. It is reached through the others; where there are none, as its own
-// configuration says.
+// jumpHost parses the last of a list of jump hosts. That host is reached through the others, or, if there are none, as
+// its own configuration says.
 func jumpHost(jumps []string) (config.Machine, error) {
 	last := strings.TrimPrefix(jumps[len(jumps)-1], "ssh://")
 	m := config.Machine{SSH: config.SSH{Host: last, Jump: strings.Join(jumps[:len(jumps)-1], ",")}}
@@ -243,7 +243,7 @@ func jumpHost(jumps []string) (config.Machine, error) {
 	return m, nil
 }
 
-// login connects and logs in. The time that a person takes to type a passphrase does not count.
+// login connects and logs in. The time in which the user types a passphrase does not count towards the timeout.
 func (c *Client) login(ctx context.Context, t Target, password string, depth int) (*ssh.Client, error) {
 	address := net.JoinHostPort(t.Host, strconv.Itoa(t.Port))
 	conn, err := c.reach(ctx, t, depth)
@@ -287,7 +287,7 @@ func (c *Client) handshake(
 	wait func(func() error) error,
 ) (*ssh.Client, error) {
 	if t.Strict == "no" && !c.options.AcceptNewHostKeys {
-		t.Strict = "accept-new" // a changed key is refused all the same
+		t.Strict = "accept-new" // a changed key is refused in any case
 	}
 	hosts := known{target: t, accept: c.options.AcceptNewHostKeys}
 	settings := &ssh.ClientConfig{User: t.User}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// FuzzConfig reads settings of OpenSSH's client: whatever is in them becomes a way to log in or an error, and no
-// command of theirs is run.
+// FuzzConfig parses arbitrary settings of OpenSSH's client. They become a way to log in or an error, and no command in
+// them is run.
 func FuzzConfig(f *testing.F) {
 	for _, text := range []string{
 		"Host *\n  User root\n  Port 2222\n  IdentityFile ~/.ssh/%r@%h\n  ProxyJump a@b:22,c\n",
@@ -37,7 +37,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzKnownHosts reads files of known hosts: no key is trusted that they do not name, and nothing is written.
+// FuzzKnownHosts parses arbitrary known_hosts files. No key is trusted that they do not list, and nothing is written.
 func FuzzKnownHosts(f *testing.F) {
 	public := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public()
 	key, err := ssh.NewPublicKey(public)

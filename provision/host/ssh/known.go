@@ -16,23 +16,23 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// ErrHostKey is that a machine did not show the key that it is known by.
+// ErrHostKey reports that a machine did not present its known host key.
 var ErrHostKey = errors.New("host key")
 
-// known checks host keys and host certificates against known_hosts files and, where that is wanted, writes down
-// keys of hosts that are not in them. A changed or revoked key is never accepted.
+// known checks host keys and host certificates against known_hosts files. If configured, it adds keys of unknown hosts
+// to them. It never accepts a changed or revoked key.
 type known struct {
 	target Target
 	accept bool
 }
 
-// nowhere stands for the address of a connection: hosts are looked up by name alone.
+// nowhere stands for the remote address, so that hosts are looked up by name only.
 var nowhere = &net.TCPAddr{}
 
-// appending keeps two machines' first connections from writing at once.
+// appending serializes access to known_hosts files, because several machines may be added at once.
 var appending sync.Mutex
 
-// address is what a host is looked up by.
+// address returns the name and port by which a host is looked up.
 func (k known) address() string {
 	if k.target.Alias != "" {
 		return net.JoinHostPort(k.target.Alias, "22")
@@ -103,12 +103,12 @@ func (k known) check(key ssh.PublicKey) error {
 				strings.Join(cert.ValidPrincipals, ", "),
 			)
 		}
-		// No authority is known for it: as OpenSSH, what counts is the key itself.
+		// No authority is known for the host. As in OpenSSH, the key itself is checked then.
 		err = check(hostname, nowhere, shown)
 	}
 	var problem *knownhosts.KeyError
 	if errors.As(err, &problem) && len(problem.Want) == 0 && k.target.Alias == "" && k.target.Port != 22 {
-		// A host is also known by what is written for it without a port.
+		// An entry without a port also applies to the host.
 		if plain := check(net.JoinHostPort(k.target.Host, "22"), nowhere, key); plain == nil {
 			return nil
 		}
@@ -145,7 +145,8 @@ func (k known) check(key ssh.PublicKey) error {
 	return k.write(hostname, shown)
 }
 
-// revoked says whether the key, or who signed it, is revoked, in known_hosts or in a file of RevokedHostKeys.
+// revoked returns an error if the key, or the key that signed it, is revoked in known_hosts or in the file of
+// RevokedHostKeys.
 func (k known) revoked(check ssh.HostKeyCallback, hostname string, key ssh.PublicKey) error {
 	keys := []ssh.PublicKey{key}
 	if cert, ok := key.(*ssh.Certificate); ok {
@@ -207,7 +208,7 @@ func (k known) revoked(check ssh.HostKeyCallback, hostname string, key ssh.Publi
 	return nil
 }
 
-// authority says whether a key stands in known_hosts as an authority for the host.
+// authority reports whether known_hosts lists a key as an authority for the host.
 func authority(check ssh.HostKeyCallback, hostname string, key ssh.PublicKey, k known) bool {
 	return slices.ContainsFunc(
 		k.wanted(check, hostname),
@@ -215,7 +216,7 @@ func authority(check ssh.HostKeyCallback, hostname string, key ssh.PublicKey, k 
 	)
 }
 
-// wanted returns what known_hosts has for a host.
+// wanted returns the keys that known_hosts lists for a host.
 func (k known) wanted(check ssh.HostKeyCallback, hostname string) []knownhosts.KnownKey {
 	var problem *knownhosts.KeyError
 	if errors.As(check(hostname, nowhere, nobody{}), &problem) {
@@ -224,7 +225,7 @@ func (k known) wanted(check ssh.HostKeyCallback, hostname string) []knownhosts.K
 	return nil
 }
 
-// isAuthority says whether a known key's line begins with @cert-authority.
+// isAuthority reports whether a known key's line begins with @cert-authority.
 func isAuthority(w knownhosts.KnownKey) bool {
 	text, err := os.ReadFile(w.Filename)
 	if err != nil {
@@ -234,7 +235,7 @@ func isAuthority(w knownhosts.KnownKey) bool {
 	return w.Line <= len(lines) && bytes.HasPrefix(bytes.TrimSpace(lines[w.Line-1]), []byte("@cert-authority"))
 }
 
-// nobody is a key that is nobody's: asking for it gives those that are known.
+// nobody is a key that no host has. The error of checking it lists the host's known keys.
 type nobody struct{}
 
 func (nobody) Type() string                        { return "nobody" }
@@ -245,7 +246,7 @@ func (k known) write(hostname string, key ssh.PublicKey) error {
 	appending.Lock()
 	defer appending.Unlock()
 	if len(k.target.KnownHosts) == 0 {
-		return nil // UserKnownHostsFile none
+		return nil // UserKnownHostsFile is none
 	}
 	path := k.target.KnownHosts[0]
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -266,8 +267,8 @@ func (k known) write(hostname string, key ssh.PublicKey) error {
 	return err
 }
 
-// algorithms returns the host key algorithms to ask for, those by which the host is
-// known first, so that a host with several keys shows the one we have.
+// algorithms returns the host key algorithms to offer. Those of the known keys come first, so that a host with several
+// keys presents a known one.
 func (k known) algorithms() ([]string, error) {
 	there := ssh.SupportedAlgorithms().HostKeys
 	usual, err := k.target.HostKeys.of(there, append(slices.Clone(there), ssh.InsecureAlgorithms().HostKeys...))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// match says whether a Match line applies. never is that its file is included where nothing applies: no command is run
-// then.
+// match reports whether a Match line applies. If never is true, the file is included from a block that does not apply,
+// and match runs no command.
 func (r *reading) match(words []string, at string, never bool) (bool, error) {
 	applies := !never
 	for i := 0; i < len(words); i++ {
@@ -83,7 +83,7 @@ func (r *reading) criterion(criterion, value, at string, applies bool) (bool, er
 	)
 }
 
-// matchesList says whether a name is in a list of patterns: a negated pattern that matches rules it out.
+// matchesList reports whether a name matches a list of patterns. A matching negated pattern excludes the name.
 func matchesList(patterns []string, name string) bool {
 	found := false
 	for _, p := range patterns {
@@ -99,7 +99,7 @@ func matchesList(patterns []string, name string) bool {
 	return found
 }
 
-// wildcard matches with * and ? alone: brackets are themselves.
+// wildcard reports whether a name matches a pattern with * and ?. Brackets have no special meaning.
 func wildcard(pattern, name string) bool {
 	star, from := -1, 0
 	p, n := 0, 0

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// said is a value of a configuration file, and where it stands.
+// said is a value in a configuration file, with its position.
 type said struct {
 	words []string // without quotes
 	at    string   // file:line
@@ -28,26 +28,26 @@ func (s said) first() string {
 	return s.words[0]
 }
 
-// reading collects what ssh_config(5) files say about one host, as OpenSSH's client reads them: the first value counts,
-// but identities and certificates add up. It is read here rather than by ssh -G, since that costs a process per
-// machine, does not say where a setting stands, and needs OpenSSH to be installed; tests hold the two alike.
+// reading collects the options of ssh_config(5) files for one host, with OpenSSH's rules: the first value counts, but
+// identities and certificates add up. The files are not read with ssh -G because that costs a process per machine, does
+// not report positions, and needs OpenSSH to be installed. Tests compare the results of both.
 type reading struct {
-	name   string // as given, before HostName
+	name   string // the name as given, before HostName is applied
 	who    identity
 	values map[string]said
 
 	identities, certificates []said
 
-	final      bool // the second time, for Match final
+	final      bool // this is the second pass, for Match final
 	wantsFinal bool
 	ignored    []string // patterns of IgnoreUnknown
 	run        func(command string) bool
 }
 
-// maxIncludes is how deep files may include each other, as in OpenSSH.
+// maxIncludes is the maximum depth of includes, as in OpenSSH.
 const maxIncludes = 16
 
-// matchTimeout bounds a command of Match exec.
+// matchTimeout limits a command of Match exec.
 const matchTimeout = 15 * time.Second
 
 func newReading(name string, who identity) *reading {
@@ -58,7 +58,7 @@ func newReading(name string, who identity) *reading {
 	}}
 }
 
-// read reads the user's and then the system's configuration, twice when something matches at the end only.
+// read reads the user's and then the system's configuration. It reads both again if a Match final or canonical occurs.
 func (r *reading) read(f Files) error {
 	for {
 		if err := r.file(f.User, true, true, 0); err != nil {
@@ -79,7 +79,8 @@ func (r *reading) read(f Files) error {
 	}
 }
 
-// file reads one file. Where its reader was in a block that does not apply, nothing in it does.
+// file reads one file. If applies is false, the file is included from a block that does not apply, and nothing in it
+// applies.
 func (r *reading) file(path string, users, applies bool, depth int) error {
 	if depth > maxIncludes {
 		return fmt.Errorf("read %s: more than %d files include each other", path, maxIncludes)
@@ -139,7 +140,7 @@ func (r *reading) file(path string, users, applies bool, depth int) error {
 	return nil
 }
 
-// trusted refuses a file that others may write: commands in it are run.
+// trusted refuses a file that other users may write, because commands in it are executed.
 func trusted(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -181,12 +182,12 @@ func (r *reading) include(words []string, from string, users, applies bool, dept
 	return nil
 }
 
-// literal returns the pattern that a path alone matches.
+// literal escapes a path so that it matches only itself as a pattern.
 func literal(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
-// setting takes a value in, unless there is one.
+// setting stores an option's value, unless an earlier value exists.
 func (r *reading) setting(key, rest string, words []string, at string, applies bool) error {
 	if other, ok := renamed[key]; ok {
 		key = other
@@ -254,7 +255,7 @@ func keyword(line string) (key, rest string) {
 	return strings.ToLower(key), rest
 }
 
-// split splits the rest of a line into words, as OpenSSH does: with quotes and backslashes, up to a comment.
+// split splits the rest of a line into words as OpenSSH does: with quotes and backslashes, up to a comment.
 func split(rest string) ([]string, error) {
 	var words []string
 	for i := 0; i < len(rest); {

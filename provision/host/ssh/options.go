@@ -14,17 +14,17 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// wholeLine are options whose value is the rest of the line, quotes and all.
+// wholeLine are the options whose value is the rest of the line, including quotes.
 var wholeLine = set("proxycommand localcommand remotecommand knownhostscommand")
 
-// carried are options that count.
+// carried are the options that are implemented.
 var carried = set(`hostname user port proxyjump proxycommand identityfile certificatefile identitiesonly identityagent
 	userknownhostsfile globalknownhostsfile hostkeyalias hostkeyalgorithms stricthostkeychecking hashknownhosts revokedhostkeys
 	connecttimeout serveraliveinterval serveralivecountmax addressfamily bindaddress ciphers macs kexalgorithms
 	casignaturealgorithms pubkeyauthentication tag`)
 
-// refused are options that change whom one trusts or where one connects and are not carried out, with
-// the values that ask for nothing.
+// refused are options that are not implemented and that change which hosts are trusted or where a connection goes. The
+// values are those that have no effect and are accepted.
 var refused = map[string][]string{
 	"canonicalizehostname":             {"no", "none", "false"},
 	"knownhostscommand":                {"none"},
@@ -36,7 +36,8 @@ var refused = map[string][]string{
 	"bindinterface":                    {},
 }
 
-// without are options that a run has no use for: they change neither whom one trusts nor where one connects.
+// without are options that have no effect on a run: they change neither which hosts are trusted nor where a connection
+// goes.
 var without = set(`addkeystoagent afstokenpassing batchmode canonicaldomains canonicalizefallbacklocal
 	canonicalizemaxdots canonicalizepermittedcnames challengeresponseauthentication channeltimeout cipher clearallforwardings compression compressionlevel
 	connectionattempts controlmaster controlpath controlpersist dynamicforward enableescapecommandline enablesshkeysign escapechar exitonforwardfailure
@@ -50,7 +51,7 @@ var without = set(`addkeystoagent afstokenpassing batchmode canonicaldomains can
 	tisauthentication tunnel tunneldevice updatehostkeys usekeychain useprivilegedport userknownhostsfile2 useroaming usersh visualhostkey
 	warnweakcrypto xauthlocation`)
 
-// renamed are older names of options.
+// renamed maps older names of options to the present ones.
 var renamed = map[string]string{
 	"identityfile2": "identityfile", "dsaauthentication": "pubkeyauthentication",
 	"pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
@@ -71,7 +72,7 @@ func refuse(key string, s said) error {
 	)
 }
 
-// yes reads an option that is on or off.
+// yes returns the value of a boolean option, or otherwise if it is not set.
 func (r *reading) yes(key string, otherwise bool) (bool, error) {
 	s, ok := r.values[key]
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// piped is a connection to a ProxyCommand's standard input and output.
+// piped is a connection over a ProxyCommand's standard input and output.
 type piped struct {
 	net.Conn
 	command *exec.Cmd
@@ -18,7 +18,7 @@ type piped struct {
 	once    sync.Once
 }
 
-// proxy runs a ProxyCommand as OpenSSH does: by the user's shell, which it replaces.
+// proxy runs a ProxyCommand as OpenSSH does: with the user's shell, which exec replaces.
 func proxy(command, shell string) (net.Conn, error) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func proxy(command, shell string) (net.Conn, error) {
 	}
 	p := &piped{Conn: conn, command: exec.Command(shell, "-c", "exec "+command), stderr: &limited{}}
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = theirs, theirs, p.stderr
-	p.command.WaitDelay = time.Second // what it left behind may keep its standard error open
+	p.command.WaitDelay = time.Second // child processes may keep its standard error open
 	if err := p.command.Start(); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -40,12 +40,12 @@ func proxy(command, shell string) (net.Conn, error) {
 	return p, nil
 }
 
-// Close ends the command.
+// Close kills the command.
 func (p *piped) Close() error {
 	err := p.Conn.Close()
 	p.once.Do(func() {
 		_ = p.command.Process.Kill()
-		_ = p.command.Wait() // it was killed
+		_ = p.command.Wait() // it always fails after the kill
 	})
 	return err
 }

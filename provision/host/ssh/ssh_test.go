@@ -29,16 +29,15 @@ import (
 	"clusterctl/provision/host/ssh"
 )
 
-// server is an sshd on loopback that answers the probe as told and runs an agent over
-// a machine in memory.
+// server is an sshd on loopback with configured answers to the probe. It runs an agent for a machine in memory.
 type server struct {
 	port      int
 	hostKey   gossh.Signer
-	sudo      string // what the probe finds: root, nopass, pass, nosudo
-	there     bool   // the program is there
-	floods    bool   // every command says things without an end
+	sudo      string // result of the probe: root, nopass, pass, nosudo
+	there     bool   // the program is already on the machine
+	floods    bool   // every command prints endless output
 	complains string // what the agent writes to standard error before it exits
-	hangs     string // a command that has this in it never ends
+	hangs     string // a command that contains this never ends
 	mu        sync.Mutex
 	ran       []string
 	shipped   []byte
@@ -61,7 +60,7 @@ func newKey(t *testing.T) (gossh.Signer, []byte) {
 	return signer, pem.EncodeToMemory(block)
 }
 
-// start returns a server and a home folder whose key it lets in.
+// start returns a server, and a home folder whose key it accepts.
 func start(t *testing.T) (*server, string) {
 	t.Helper()
 	home := t.TempDir()
@@ -112,7 +111,7 @@ func (s *server) serve(conn net.Conn, cfg *gossh.ServerConfig) {
 	}
 	go gossh.DiscardRequests(requests)
 	var wg sync.WaitGroup
-	ended := make(chan struct{}) // the connection
+	ended := make(chan struct{}) // closed when the connection has ended
 	defer wg.Wait()
 	defer close(ended)
 	for c := range channels {
@@ -177,7 +176,7 @@ func (s *server) machine() config.Machine {
 
 func noEnvironment(string) string { return "" }
 
-// files are settings of nobody but the test.
+// files returns the settings of a home folder that only the test has.
 func files(home string) ssh.Files { return ssh.Files{Home: home, System: os.DevNull} }
 
 func dial(t *testing.T, s *server, home string, accept bool) (*ssh.Client, error) {
@@ -201,7 +200,8 @@ var program = ssh.Program{
 	},
 }
 
-// P03: host keys are trusted by known_hosts, or by saying so once.
+// A host key is trusted if known_hosts lists it, or if the user accepts it once.
+// Proves P03.
 func TestHostKeys(t *testing.T) {
 	s, home := start(t)
 	if _, err := dial(t, s, home, false); !errors.Is(err, ssh.ErrHostKey) ||
@@ -251,7 +251,8 @@ func TestAMachineThatIsOffIsUnreachable(t *testing.T) {
 	}
 }
 
-// P05: a machine that lets one log in, and whose shell or disk hangs then, holds nobody up for ever.
+// A machine that accepts a login, but whose shell or disk then hangs, does not block a run forever.
+// Proves P05.
 func TestAShellThatHangsIsGivenUp(t *testing.T) {
 	for _, hangs := range []string{"id -u", "gzip -dc"} {
 		s, home := start(t)
@@ -285,8 +286,8 @@ func TestNoWayToBecomeRootSaysTheWayOut(t *testing.T) {
 	}
 }
 
-// The error of an agent that exits has the agent's message, without the locale warnings of shells and without control
-// characters.
+// The error of an agent that exits contains the agent's message, without the locale warnings of shells and without
+// control characters.
 func TestAnAgentThatEndsSaysWhy(t *testing.T) {
 	for said, want := range map[string]string{
 		"bash: warning: setlocale: LC_ALL: cannot change locale (xx_YY)\n" +
@@ -309,7 +310,7 @@ func TestAnAgentThatEndsSaysWhy(t *testing.T) {
 	}
 }
 
-// A machine that says things without an end costs the operator's computer no memory.
+// A machine that sends endless output does not use much memory of the operator's computer.
 func TestAMachineThatSaysMuchTakesNoMemory(t *testing.T) {
 	s, home := start(t)
 	s.floods = true
@@ -344,7 +345,8 @@ func TestAMachineThatSaysMuchTakesNoMemory(t *testing.T) {
 	}
 }
 
-// P03: one connection, and the program goes only where it is not.
+// A connection starts one agent. The program is sent only to a machine that lacks it.
+// Proves P03.
 func TestTheAgentIsBroughtOnceAndAnswers(t *testing.T) {
 	for there, sudo := range map[bool]string{true: "nopass", false: "doas"} {
 		s, home := start(t)

@@ -1,6 +1,6 @@
-// Package ssh reaches machines: it logs in as OpenSSH's client would (~/.ssh/config, keys, certificates, agent,
-// known_hosts, jump hosts, proxy commands), becomes root, brings this very program there when its
-// digest is not, and starts it as the agent. What is then asked is provision/agent's.
+// Package ssh reaches machines. It logs in as OpenSSH's client does (~/.ssh/config, keys, certificates, agent,
+// known_hosts, jump hosts, proxy commands). It becomes root, sends clusterctl to the machine if this version is missing
+// there, and starts it as the agent. Package agent defines the protocol.
 package ssh
 
 import (
@@ -14,41 +14,41 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// Target is where, as whom and how to log in, all defaults filled in.
+// Target describes where, as which user and how to log in, with all defaults filled in.
 type Target struct {
-	Name         string // as given, before HostName
+	Name         string // as given, before HostName is applied
 	Host         string
 	Port         int
 	User         string
-	Keys         []string // paths of private or public keys, in order
+	Keys         []string // paths of private or public keys, in the order in which they are tried
 	Certificates []string
-	Explicit     bool // the machine's block names the key: it has to be there
-	OnlyKeys     bool // of the agent's keys only those in Keys
+	Explicit     bool // the machine's block names the key, which must exist
+	OnlyKeys     bool // use only those of the agent's keys that are in Keys
 	NoKeys       bool // PubkeyAuthentication no
 	Agent        string
-	Jumps        []string // [user@]host[:port], in the order in which they are passed
-	Proxy        string   // a command that speaks with the machine's sshd
+	Jumps        []string // [user@]host[:port], in the order in which they are passed through
+	Proxy        string   // a command that connects to the machine's sshd
 
-	KnownHosts []string // the first is written to
+	KnownHosts []string // new keys are added to the first
 	Global     []string
-	Alias      string // the name to look up host keys by
-	Revoked    string // a file of keys that are not trusted
+	Alias      string // the name by which host keys are looked up
+	Revoked    string // a file of revoked keys
 	Strict     string // yes, ask, accept-new or no
-	Hash       bool   // names that are written down are hashed
+	Hash       bool   // hash the names of added hosts
 
 	HostKeys, Ciphers, MACs, Exchanges, Authorities algorithms
 
 	Network, Bind         string
-	Connect, Alive        time.Duration // zero: our own
+	Connect, Alive        time.Duration // zero means our own default
 	AliveCount            int
-	strictAt, connectedBy string // where it was said
+	strictAt, connectedBy string // position of the setting
 }
 
-// Files are where a person's settings lie. Empty fields are as for OpenSSH.
+// Files are the locations of the SSH configuration. Empty fields mean OpenSSH's defaults.
 type Files struct {
-	Home   string // what the system says
-	User   string // .ssh/config in Home
-	System string // /etc/ssh/ssh_config
+	Home   string // empty means the user's home directory
+	User   string // empty means .ssh/config in Home
+	System string // empty means /etc/ssh/ssh_config
 }
 
 func (f Files) orUsual() (Files, error) {
@@ -65,7 +65,7 @@ func (f Files) orUsual() (Files, error) {
 
 var defaultKeys = []string{"id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk"}
 
-// Resolve says how to log in to a machine: as its ssh block says, then ~/.ssh/config, then the system's
+// Resolve returns how to log in to a machine. Settings come from its ssh block, then ~/.ssh/config, then the system's
 // configuration, then OpenSSH's defaults.
 func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, error) {
 	f, err := f.orUsual()
@@ -81,7 +81,7 @@ func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, err
 		name = m.IP.String()
 	}
 	r := newReading(name, who)
-	// What the block says comes first, as arguments of ssh do.
+	// Values of the block take precedence, like command-line arguments of ssh.
 	block := func(key, value string) {
 		if value != "" {
 			r.values[key] = said{words: []string{value}, at: "the machine's ssh block"}
@@ -105,7 +105,7 @@ func Resolve(m config.Machine, f Files, getenv func(string) string) (Target, err
 	return t, err
 }
 
-// target makes values of what was read.
+// target builds the Target from the values that were read.
 func (r *reading) target() (t Target, err error) {
 	if t.Host, err = r.hostName(); err != nil {
 		return t, err
@@ -133,7 +133,7 @@ func (r *reading) target() (t Target, err error) {
 	return t, nil
 }
 
-// route says what is between here and the machine.
+// route sets how to connect to the machine.
 func (r *reading) route(t *Target) (err error) {
 	if s, ok := r.values["proxyjump"]; ok && !strings.EqualFold(s.first(), "none") {
 		t.Jumps, t.connectedBy = strings.Split(s.first(), ","), s.at
@@ -154,7 +154,7 @@ func (r *reading) route(t *Target) (err error) {
 	return nil
 }
 
-// keys says what to log in with.
+// keys sets the keys to log in with.
 func (r *reading) keys(t *Target) (err error) {
 	if t.OnlyKeys, err = r.yes("identitiesonly", false); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (r *reading) keys(t *Target) (err error) {
 	return nil
 }
 
-// files expands values that name one file each. none is no file.
+// files expands values that each name one file. The value none is skipped.
 func (r *reading) files(list []said, host string) (paths []string, err error) {
 	for _, s := range list {
 		for _, word := range s.words {
@@ -210,7 +210,7 @@ func (r *reading) files(list []said, host string) (paths []string, err error) {
 	return paths, nil
 }
 
-// hostKeys says which machine is trusted to be the machine.
+// hostKeys sets how the machine's host key is verified.
 func (r *reading) hostKeys(t *Target) (err error) {
 	t.Alias = r.values["hostkeyalias"].first()
 	t.KnownHosts = []string{
@@ -258,7 +258,7 @@ func (r *reading) hostKeys(t *Target) (err error) {
 	return nil
 }
 
-// patience says how long to wait for what.
+// patience sets the timeouts.
 func (r *reading) patience(t *Target) (err error) {
 	if t.Connect, err = r.duration("connecttimeout"); err != nil {
 		return err
@@ -282,7 +282,7 @@ func (r *reading) number(key string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// duration reads a time of ssh_config: 90, 1m30s, 2h.
+// duration returns a time in the syntax of ssh_config: 90, 1m30s, 2h.
 func (r *reading) duration(key string) (time.Duration, error) {
 	s, ok := r.values[key]
 	if !ok || strings.EqualFold(s.first(), "none") {
@@ -305,7 +305,7 @@ func (r *reading) duration(key string) (time.Duration, error) {
 			n, _ := strconv.Atoi(digits)
 			total, digits = total+time.Duration(n)*unit, ""
 		case isUnit && c == 's' && total > 0:
-			// The s that was put behind a time that ends with a unit of its own.
+			// This is the s appended to a time that already ends with a unit.
 		default:
 			return 0, fmt.Errorf("%s: %s %q is not a time such as 90, 30s or 2m", s.at, key, s.first())
 		}
@@ -313,8 +313,8 @@ func (r *reading) duration(key string) (time.Duration, error) {
 	return total, nil
 }
 
-// Args are the arguments by which OpenSSH's client logs in in the same way: what the machine's ssh block says. The rest
-// it reads itself.
+// Args returns the arguments with which OpenSSH's client logs in the same way. They contain the machine's ssh block;
+// the client reads the configuration files itself.
 func Args(m config.Machine) []string {
 	var args []string
 	option := func(name, value string) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// identity is who runs clusterctl.
+// identity describes the user who runs clusterctl.
 type identity struct {
 	user, uid, home, machine string
 	getenv                   func(string) string
@@ -29,13 +29,13 @@ func whoAmI(home string, getenv func(string) string) (identity, error) {
 	return identity{user: u.Username, uid: u.Uid, home: home, machine: machine, getenv: getenv}, nil
 }
 
-// shell is what runs ProxyCommand and Match exec.
+// shell returns the shell that runs ProxyCommand and Match exec.
 func (w identity) shell() string { return or(w.getenv("SHELL"), "/bin/sh") }
 
-// tokens are what the percent signs in a configuration's values stand for.
+// tokens maps percent tokens in a configuration's values to their values.
 type tokens map[byte]string
 
-// tokens returns those of OpenSSH that are had before a connection is.
+// tokens returns OpenSSH's tokens that are known before a connection exists.
 func (r *reading) tokens(host string) tokens {
 	port, remote := or(r.values["port"].first(), "22"), or(r.values["user"].first(), r.who.user)
 	jump := r.values["proxyjump"].first()
@@ -70,7 +70,7 @@ func (t tokens) expand(text string) (string, error) {
 	return b.String(), nil
 }
 
-// path expands the value of an option that names a file: ~, percent signs, and variables of the environment as ${NAME}.
+// path expands the value of an option that names a file: ~, percent tokens, and environment variables as ${NAME}.
 func (r *reading) path(text, host string) (string, error) {
 	var b strings.Builder
 	rest := text
@@ -98,7 +98,7 @@ func (r *reading) path(text, host string) (string, error) {
 	return text, err
 }
 
-// hostName is where to connect, as HostName says.
+// hostName returns the host to connect to, as HostName sets it.
 func (r *reading) hostName() (string, error) {
 	s, ok := r.values["hostname"]
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// released is the table of docs/benchmarks-api.md of the last release. Each release copies the file. A comparison with
+// released is the table of docs/benchmarks-api.md at the last release. Each release copies the file. A comparison with
 // the last run instead would never report a cost that grows a little with each change.
 //
 //go:embed released.md

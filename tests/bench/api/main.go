@@ -1,6 +1,6 @@
-// Command api measures the API server against upstream's figures, with kubebench over mutual
-// TLS and an etcd of its own, and writes docs/benchmarks-api.md. It needs no upstream binary: what
-// upstream needed was measured once on a machine of this kind, and stands beside each figure.
+// Command api measures the API server against upstream's figures, with kubebench over mutual TLS and its own etcd, and
+// writes docs/benchmarks-api.md. It needs no upstream binary: upstream was measured once on a machine of this kind, and
+// its figures are in the code.
 package main
 
 import (
@@ -62,7 +62,7 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 		if only != "" && only != part.name {
 			continue
 		}
-		// Each part has an API server and a store of its own, so that none inherits another's memory.
+		// Each part has its own API server and store, so that memory of one part does not count in another.
 		if err := alone(ctx, filepath.Join(root, "bin"), scale, part.work, &figures, false); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
@@ -82,7 +82,8 @@ func measure(ctx context.Context, scale int, only string) (err error) {
 	return os.WriteFile(path, []byte(text), 0o644)
 }
 
-// serve leaves the servers to whoever wants to look closer with kubebench or a profiler.
+// serve starts the servers, prints how to reach them, and waits, so that the user can examine them with kubebench or a
+// profiler.
 func serve(ctx context.Context) error {
 	root, err := cluster.Root()
 	if err != nil {
@@ -154,7 +155,7 @@ func (b *bench) fill(ctx context.Context) error {
 	return err
 }
 
-// populate makes what the informers of a storm list.
+// populate creates the objects that the informers of a storm list.
 func (b *bench) populate(ctx context.Context) error {
 	for _, args := range [][]string{
 		{"nodes", "--n", b.amount(200)}, {"create", "--kind", "pod", "--n", b.amount(5000)},

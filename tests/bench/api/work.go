@@ -20,14 +20,14 @@ import (
 type figure struct {
 	work     string
 	unit     string
-	upstream float64 // what upstream 1.36.3 needed on such a machine; 0 where it was not measured
-	mark     float64 // the most that is allowed
-	further  float64 // what is aimed at beyond that; 0: nothing
+	upstream float64 // what upstream 1.36.3 needed on such a machine; 0: not measured
+	mark     float64 // the maximum that is allowed
+	further  float64 // a lower maximum to aim for; 0: none
 	measured float64
 	note     string
 }
 
-// line is what kubebench prints.
+// line is the JSON object that kubebench prints for a measurement.
 type line struct {
 	N          int            `json:"n"`
 	Errors     int            `json:"errors"`
@@ -49,7 +49,7 @@ type line struct {
 	} `json:"procs"`
 }
 
-// bench runs kubebench and adds what it found to the table.
+// bench runs kubebench and adds its measurements to the table.
 type bench struct {
 	*plane.Plane
 	scale   int // divides the amounts; 1 is the full measurement
@@ -61,7 +61,7 @@ func (b *bench) kubebench(ctx context.Context, args ...string) (line, error) {
 	if pid := b.API[0].PID(); pid != 0 {
 		pids += fmt.Sprintf(",api=%d", pid)
 	}
-	// Before "--", which ends kubebench's own flags.
+	// The flags go before "--", which ends kubebench's own flags.
 	args = append([]string{args[0], "--kubeconfig", b.Kubeconfig(), "--proc", pids}, args[1:]...)
 	fmt.Fprintln(os.Stderr, "kubebench", strings.Join(args[5:], " "), args[0])
 	cmd := exec.CommandContext(ctx, filepath.Join(b.Bin, "kubebench"), args...)
@@ -87,7 +87,8 @@ func (b *bench) add(f figure) {
 	fmt.Fprintf(os.Stderr, "  %s: %.4g %s (mark %.4g)\n", f.work, f.measured, f.unit, f.mark)
 }
 
-// verb is what is measured of single objects: upstream's CPU seconds per 10,000, and the mark as a part of them.
+// verb is a measurement of one verb on single objects: upstream's CPU seconds per 10,000, and the divisor that gives
+// the mark.
 type verb struct {
 	name, kind     string
 	protobuf, json float64
@@ -106,11 +107,12 @@ var verbs = []verb{
 	{"delete", "pod", 16.2, 18.4, 4},
 }
 
-// rounds is how often everything about single objects is measured: how sixteen clients fall together differs from time
-// to time, and so does what the machine does besides. The median stands in the table.
+// rounds is how often the verbs on single objects are measured. Results vary with the timing of the sixteen clients and
+// with other load on the machine. The table shows the median.
 const rounds = 5
 
-// watchRounds is how often watches are: one stall of half a second, of the disk say, is in a round's 99th percentile.
+// watchRounds is how often watches are measured. One stall of half a second, of the disk for example, is in the 99th
+// percentile of its round.
 const watchRounds = 3
 
 // objects measures the five verbs on single objects.
@@ -168,16 +170,16 @@ func (b *bench) objects(ctx context.Context) error {
 	return nil
 }
 
-// median sorts lines by what is measured of each, and returns the one in the middle.
+// median sorts lines by what of returns, and returns the middle one.
 func median(lines []line, of func(line) float64) line {
 	slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(of(a), of(b)) })
 	return lines[len(lines)/2]
 }
 
-// perOperation is a process' CPU for each operation, in milliseconds.
+// perOperation returns a process' CPU time for each operation, in milliseconds.
 func (l line) perOperation(process string) float64 { return 1000 * l.Procs[process].CPU / float64(l.N) }
 
-// lists measures lists of 10,000 pods, which stay for the watches.
+// lists measures lists of 10,000 pods. The pods remain for the watches.
 func (b *bench) lists(ctx context.Context) error {
 	if _, err := b.kubebench(ctx, "create", "--kind", "pod", "--n", b.amount(10000), "--concurrency",
 		"64"); err != nil {
@@ -303,7 +305,7 @@ func (b *bench) watches(ctx context.Context) error {
 	return nil
 }
 
-// memory measures resident memory through a life: idle, full, and emptied again.
+// memory measures resident memory when idle, after load, and with 50,000 pods.
 func (b *bench) memory(ctx context.Context) error {
 	rss := func() (float64, error) {
 		l, err := b.kubebench(ctx, "proc")
@@ -356,7 +358,7 @@ func (b *bench) memory(ctx context.Context) error {
 	return nil
 }
 
-// rest is a minute without requests: what is measured after it is what idling costs.
+// rest waits for a minute without requests. CPU time and memory measured after it are those of an idle server.
 func (b *bench) rest(ctx context.Context) error {
 	select {
 	case <-time.After(time.Minute / time.Duration(b.scale)):
@@ -366,7 +368,7 @@ func (b *bench) rest(ctx context.Context) error {
 	}
 }
 
-// starts measures from exec to /readyz, best read as the median of its runs.
+// starts measures the time from exec to /readyz, and adds the median of its runs.
 func (b *bench) starts(ctx context.Context, name string, upstream, mark float64) error {
 	l, err := b.kubebench(ctx, append([]string{"startup", "--runs", "5", "--"}, b.API[0].Command()...)...)
 	if err != nil {
@@ -385,7 +387,7 @@ func (b *bench) starts(ctx context.Context, name string, upstream, mark float64)
 	return nil
 }
 
-// storm measures what follows a restart under 2,000 informers.
+// storm measures a restart with 2,000 informers.
 func (b *bench) storm(ctx context.Context) error {
 	before, err := b.Ranges(ctx)
 	if err != nil {

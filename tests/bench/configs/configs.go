@@ -19,7 +19,7 @@ locals {
 
 func address(n int) string { return fmt.Sprintf("10.%d.%d.%d", n/50000, n/250%200, n%250+1) }
 
-// Machines is a control plane and n nodes, each a block of its own.
+// Machines returns a configuration with a control plane and n nodes, each in its own block.
 func Machines(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
@@ -35,7 +35,7 @@ func Machines(n int) string {
 	return out.String()
 }
 
-// Chained is machines of which each refers to the one before, and outputs that refer to all.
+// Chained returns a configuration in which each machine refers to the previous one, and outputs refer to all.
 func Chained(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
@@ -58,7 +58,7 @@ func Chained(n int) string {
 	return out.String()
 }
 
-// Workloads is a cluster of one machine and n workloads.
+// Workloads returns the configuration of a cluster of one machine and n workloads.
 func Workloads(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
@@ -78,7 +78,7 @@ func Workloads(n int) string {
 	return out.String()
 }
 
-// Objects is a cluster of one machine and n objects.
+// Objects returns the configuration of a cluster of one machine and n objects.
 func Objects(n int) string {
 	var out strings.Builder
 	out.WriteString(head)
@@ -94,7 +94,7 @@ func Objects(n int) string {
 	return out.String()
 }
 
-// ConfigMaps is n objects in the namespace many, without a cluster around them.
+// ConfigMaps returns n object blocks in the namespace many, without a cluster block.
 func ConfigMaps(n int) string {
 	var out strings.Builder
 	for i := range n {

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// load is clients that each ask again as soon as they are answered. A client whose connection ends with an answer that
-// says so, or that is closed before it asks, connects again; everything else that goes wrong is a request that failed.
+// load is a set of clients that each send the next request as soon as the last is answered. A client connects again if
+// an answer announces that the connection ends, or if the connection is closed before a request. Every other error
+// counts as a failed request.
 type load struct {
 	at    string
 	conns int
@@ -109,7 +110,7 @@ func (l *load) dial() (net.Conn, error) {
 	return secure, nil
 }
 
-// ask sends one request and reads its answer. last says that the connection ends with it.
+// ask sends one request and reads its answer. last is true if the connection ends with it.
 func ask(nc net.Conn, in *bufio.Reader) (last bool, err error) {
 	if _, err := nc.Write(request); err != nil {
 		return true, err
@@ -153,7 +154,7 @@ func (l *load) percentile(p int) float64 {
 
 var answer = slices.Repeat([]byte("0123456789abcdef"), 64)
 
-// pods are endpoints that answer with a kilobyte.
+// pods are endpoints that answer with one KiB.
 type pods struct {
 	all []*http.Server
 	at  []string

@@ -1,6 +1,6 @@
-// Command ingress measures kube-ingress' engine against Debian's nginx and haproxy: the same clients, the same
-// endpoints, which are replaced one after the other all the while, one proxy after the other in one run. It prints a
-// table for docs/benchmarks-network.md.
+// Command ingress measures kube-ingress' engine against Debian's nginx and haproxy, one proxy after the other in one
+// run. All have the same clients and the same endpoints, which are replaced one after the other during the measurement.
+// It prints a table for docs/benchmarks-network.md.
 package main
 
 import (
@@ -48,8 +48,8 @@ func measure(each, roll time.Duration, rounds int) error {
 	if err != nil {
 		return err
 	}
-	// Rounds go over all proxies, so that what else the machine does meets them alike; of each cell the round in the
-	// middle is shown.
+	// Each round measures all proxies, so that other load on the machine affects them equally. The table shows the
+	// median round of each cell.
 	cells := map[string][]result{}
 	var order []string
 	for range rounds {
@@ -83,7 +83,7 @@ func measure(each, roll time.Duration, rounds int) error {
 	return nil
 }
 
-// result is what one round says of a proxy with a number of connections.
+// result is the measurement of a proxy with a number of connections in one round.
 type result struct {
 	cell                string
 	rate, p50, p99, cpu float64 // requests/s, ms, ms, µs for each request
@@ -111,8 +111,8 @@ func one(p measured, roots *x509.CertPool, each, roll time.Duration) (list []res
 			if secure {
 				l.at, l.roots, cell = p.secure(), roots, fmt.Sprintf("%s | yes | %d", p.label(), conns)
 			}
-			// Warm: connections to endpoints, workers. A proxy that is reloaded too often may have missed the last
-			// change, and is told again.
+			// Warm up connections to endpoints, and workers. A proxy that is reloaded too often may have missed the
+			// last change, so it receives the endpoints again.
 			for try := 0; ; try++ {
 				err := l.run(time.Second)
 				if err == nil {
@@ -146,8 +146,8 @@ func one(p measured, roots *x509.CertPool, each, roll time.Duration) (list []res
 	return list, nil
 }
 
-// writeCertificate writes what all proxies show: one file with the certificate and its key, as haproxy wants it, and
-// each alone.
+// writeCertificate writes the certificate that all proxies present: one file with the certificate and its key, as
+// haproxy requires it, and each alone.
 func writeCertificate(dir string) (*x509.CertPool, error) {
 	ca, err := certs.NewCA("bench", 0, time.Now())
 	if err != nil {

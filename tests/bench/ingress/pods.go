@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// grace is how long a pod that ends goes on serving once the proxy has been told, as a preStop hook has it.
+// grace is how long an ending pod goes on serving after the proxy has the new endpoints. A preStop hook has the same
+// effect.
 const grace = time.Second
 
-// roll replaces one pod after the other until done, and tells the proxy each time.
+// roll replaces one pod after the other until done is closed, and passes the endpoints to the proxy each time.
 func (p *pods) roll(every time.Duration, done <-chan struct{}, set func([]string) error) error {
 	defer p.old.Wait()
 	if every == 0 {
@@ -48,7 +49,7 @@ func (p *pods) stop() {
 	}
 }
 
-// waitFor returns when somebody listens.
+// waitFor waits until a process listens at address.
 func waitFor(address string) error {
 	until := time.Now().Add(10 * time.Second)
 	for {

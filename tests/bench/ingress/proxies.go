@@ -20,7 +20,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// proxied is a proxy that is measured, as processes of its own.
+// proxied is a proxy that is measured. It runs in its own processes.
 type proxied struct {
 	dir, title string
 	ports      [2]int
@@ -52,14 +52,14 @@ func (p *proxied) run(name string, args ...string) error {
 	return p.cmd.Start()
 }
 
-// stop ends the proxy with all its processes: those that still end their connections would have some of the next
-// proxy's.
+// stop kills the proxy with all its processes. Processes that are still ending their connections could receive
+// connections for the next proxy.
 func (p *proxied) stop() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	_ = p.cmd.Wait()
 }
 
-// cpu is what the process has used with its children, those that have ended among them.
+// cpu returns the CPU time of the process and its children, including children that have ended.
 func (p *proxied) cpu() (sum time.Duration) {
 	const tick = 10 * time.Millisecond
 	text, err := exec.Command("ps", "-o", "pid=", "--ppid", strconv.Itoa(p.cmd.Process.Pid)).Output()
@@ -74,7 +74,7 @@ func (p *proxied) cpu() (sum time.Duration) {
 		}
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
-		last := 13 // utime, stime; of the first also cutime and cstime
+		last := 13 // utime, stime; for the first process also cutime and cstime
 		if pid == pids[0] {
 			last = 15
 		}
@@ -86,7 +86,7 @@ func (p *proxied) cpu() (sum time.Duration) {
 	return sum
 }
 
-// ours is kube-ingress' engine in this program.
+// ours is kube-ingress' engine, in another process of this program.
 type ours struct {
 	proxied
 	in *bufio.Writer
@@ -118,7 +118,7 @@ func (o *ours) set(endpoints []string) error {
 	return o.in.Flush()
 }
 
-// serveOurs is the engine with one rule, whose endpoints come by lines.
+// serveOurs runs the engine with one rule. It reads the rule's endpoints from standard input, one list a line.
 func serveOurs(args []string) error {
 	dir, at := args[0], args[1:]
 	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))

@@ -1,12 +1,11 @@
-// Command kubebench loads a Kubernetes-compatible API server and prints one
-// JSON object per measurement on standard output.
+// Command kubebench loads a Kubernetes-compatible API server and prints one JSON object per measurement on standard
+// output.
 //
 //	kubebench <command> [flags]
 //
-// It needs nothing but a kubeconfig, so the same invocation can be pointed at
-// different API servers and the lines compared. Besides latency it records the
-// CPU seconds and memory of the processes named with --proc, because elapsed
-// time on a shared machine is noisy while CPU time is much less so.
+// It needs only a kubeconfig, so the same command can measure different API servers, and the lines can be compared.
+// Besides latency, it records the CPU seconds and memory of the processes named with --proc. CPU time varies much less
+// on a shared machine than elapsed time.
 package main
 
 import (

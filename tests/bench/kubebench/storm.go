@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 )
 
-// stormCmd is the first minute after an API server's restart: every informer of a cluster lists
-// and watches again at once. It ends when the last watch is open.
+// stormCmd measures the first minute after an API server's restart, in which every informer of a cluster lists and
+// watches again at once. It ends when the last watch is open.
 func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 	informers := fs.Int("informers", 2000, "informers that list and watch at once")
 	perConn := fs.Int("informers-per-connection", 10, "informers sharing a TCP connection")
@@ -35,7 +35,7 @@ func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 		var received atomic.Int64
 		r := c.result("")
 		m := startMeter(c.procs)
-		// All at once: that is the point.
+		// All informers start at once, because this is what a restart causes.
 		o := parallel(*informers, *informers, func(_, i int) error {
 			path, query := informed(i, c.namespace)
 			k := conns[i / *perConn]
@@ -94,8 +94,8 @@ func stormCmd(fs *flag.FlagSet, c *common) func(context.Context) error {
 	}
 }
 
-// informed says what the i-th informer of a cluster watches: half of them are kubelets, each with the
-// pods of its node, the others what every node's daemons need.
+// informed returns the path and query of the i-th informer of a cluster. Half of the informers are kubelets, each with
+// the pods of its node. The others watch what the daemons of every node need.
 func informed(i int, namespace string) (string, url.Values) {
 	q := url.Values{"resourceVersion": {"0"}}
 	if i%2 == 0 {
@@ -108,7 +108,7 @@ func informed(i int, namespace string) (string, url.Values) {
 	}[i/2%4], q
 }
 
-// listVersion reads a list to its end and finds the resource version, which stands in its head.
+// listVersion reads a list to its end, and returns the resource version, which is near its beginning, and the size.
 func listVersion(r io.Reader) (version string, size int64, err error) {
 	br := bufio.NewReaderSize(r, 16<<10)
 	head, err := br.Peek(512)
@@ -129,7 +129,7 @@ func listVersion(r io.Reader) (version string, size int64, err error) {
 	return meta.ResourceVersion, size, err
 }
 
-// initialEvents reads a watch up to the bookmark that ends what there was when it began.
+// initialEvents reads a watch up to the bookmark after the initial events, and returns the size.
 func initialEvents(r *bufio.Reader) (size int64, err error) {
 	const end = `"k8s.io/initial-events-end":"true"`
 	bookmark := false

@@ -1,5 +1,5 @@
-// Command marks measures the speed marks on a lab of real machines and writes them,
-// with machine, date and method, to docs/benchmarks.md.
+// Command marks measures the speed marks on a lab of real machines, and writes the results with machine, date and
+// method to docs/benchmarks.md.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// result is what one run found.
+// result is the measurements of one run.
 type result struct {
 	cold, noop time.Duration
 	daemons    []cluster.Memory
@@ -97,7 +97,7 @@ func bench(ctx context.Context) (err error) {
 	return nil
 }
 
-// memory brings the cluster up with an ingress proxy, and prints what its daemons hold.
+// memory starts the cluster with an ingress proxy, and prints the memory of its daemons.
 func memory(ctx context.Context) (err error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -121,7 +121,7 @@ func memory(ctx context.Context) (err error) {
 	return err
 }
 
-// idle returns what daemons hold after they have had nothing to do for a minute.
+// idle returns the memory of the daemons after they were idle for a minute.
 func idle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory, err error) {
 	fmt.Println("memory after 60 idle seconds …")
 	if err := pause(ctx, time.Minute); err != nil { // let the daemons become idle
@@ -137,7 +137,7 @@ func idle(ctx context.Context, c *cluster.Cluster) (list []cluster.Memory, err e
 	return list, nil
 }
 
-// boot starts the machines and writes the configuration of examples/small, with more settings in its cluster block.
+// boot starts the machines and writes the configuration of examples/small, with settings added to its cluster block.
 func boot(ctx context.Context, root, settings string) (*cluster.Cluster, error) {
 	files := map[string]string{}
 	for name, source := range map[string]string{"cluster.hcl": "examples/small/cluster.hcl",

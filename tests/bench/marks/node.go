@@ -83,7 +83,7 @@ func podStart(ctx context.Context, client kubernetes.Interface, name, image stri
 			return took, nil
 		case took == 0 && ready(pod):
 			took = time.Since(started)
-			// The next pod begins when this one is gone, so that its end is not measured too.
+			// The next pod begins when this one is deleted, so that its measurement does not include this deletion.
 			second := int64(1)
 			if err := pods.Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: &second}); err != nil {
 				return 0, err

@@ -10,20 +10,21 @@ import (
 	"strings"
 )
 
-// measure is a row that is one value of a benchmark.
+// measure is a row of the table that is one value of a benchmark.
 type measure struct {
 	benchmark, unit string
 	factor          float64
 	figure
 }
 
-// suite is benchmarks of one package, and how often each is run.
+// suite is the benchmarks of one package, and how long each runs.
 type suite struct {
-	of  string // the package, from the root of the repository
+	of  string // the package's path from the root of the repository
 	run []struct{ benchmarks, time string }
 }
 
-// benchmarks runs those of packages, which know what CPU their processes used, and adds a figure for each measure.
+// benchmarks runs the Go benchmarks of the packages, which measure the CPU time of their processes, and adds a figure
+// for each measure.
 func (b *bench) benchmarks(ctx context.Context, measures []measure, suites ...suite) error {
 	dir, err := os.MkdirTemp("", "bench-network-")
 	if err != nil {
@@ -78,7 +79,8 @@ func (b *bench) benchmarks(ctx context.Context, measures []measure, suites ...su
 	return nil
 }
 
-// read takes in every value that benchmarks have printed, by their name without what Go puts around it and the unit.
+// read adds each value that benchmarks have printed to into. Its key is the benchmark's name, without the prefix and
+// suffix of Go, and the unit.
 func read(text string, into map[string]float64) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -88,7 +90,7 @@ func read(text string, into map[string]float64) {
 		name := strings.TrimPrefix(fields[0], "Benchmark")
 		if i := strings.LastIndexByte(name, '-'); i >= 0 {
 			if _, err := strconv.Atoi(name[i+1:]); err == nil {
-				name = name[:i] // the number of cores
+				name = name[:i] // without the number of cores
 			}
 		}
 		for i := 2; i+1 < len(fields); i += 2 {

@@ -1,5 +1,5 @@
-// Command network measures what the network costs against its marks, and writes docs/benchmarks-network.md. What
-// upstream needed was measured once on a machine of this kind, and stands beside each figure.
+// Command network measures the cost of the network against its marks, and writes docs/benchmarks-network.md. Upstream
+// was measured once on a machine of this kind, and its figures are in the code.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// parts are what is measured, a file each.
+// parts are the parts of the measurement, with a file each.
 var parts = []part{
 	{"proxy", (*bench).proxy, proxyMethod},
 	{"policy", (*bench).policy, policyMethod},
@@ -27,10 +27,10 @@ var parts = []part{
 type part struct {
 	name   string
 	work   func(*bench, context.Context) error
-	method string // a list in Markdown
+	method string // Markdown list that describes the method
 }
 
-// bench is what the parts measure into.
+// bench collects the figures of the parts.
 type bench struct {
 	root    string
 	runs    int

@@ -12,13 +12,13 @@ import (
 // figure is one line of the table.
 type figure struct {
 	work, unit string
-	upstream   string  // what upstream 1.36.3 needed on such a machine; empty where it was not measured
-	mark       float64 // 0 for none
-	least      bool    // the mark is the least that it may be, not the most
+	upstream   string  // what upstream 1.36.3 needed on such a machine; empty: not measured
+	mark       float64 // 0: none
+	least      bool    // the mark is a minimum, not a maximum
 	values     []float64
 }
 
-// add notes what a run has measured.
+// add adds a value that a run has measured to its figure.
 func (b *bench) add(f figure, value float64) {
 	at := slices.IndexFunc(b.figures, func(is *figure) bool { return is.work == f.work && is.unit == f.unit })
 	if at < 0 {
@@ -34,7 +34,7 @@ func (f *figure) median() float64 {
 	return sorted[len(sorted)/2]
 }
 
-// wanted is the mark.
+// wanted returns the mark as text.
 func (f *figure) wanted() string {
 	switch {
 	case f.mark == 0:

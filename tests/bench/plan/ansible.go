@@ -16,12 +16,12 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// ansible lays what an apply has laid on the same machines by Debian's Ansible, and starts the same units.
+// ansible installs the files of an apply on the same machines with Debian's Ansible, and starts the same units.
 func (b *bench) ansible(ctx context.Context) error {
 	if err := installAnsible(ctx); err != nil {
 		return err
 	}
-	if b.laid == nil { // asked for alone
+	if b.laid == nil { // the part small has not run
 		if err := b.smallOnce(ctx, false, true); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func installAnsible(ctx context.Context) error {
 	return nil
 }
 
-// python puts Debian's Python, which Ansible needs there, on a machine.
+// python installs Debian's Python on a machine, because Ansible requires it there.
 func python(ctx context.Context, dir, root string) error {
 	script := `set -e
 mkdir -p "$1/python"; cd "$1/python"
@@ -104,10 +104,10 @@ for deb in *.deb; do dpkg-deb --fsys-tarfile $deb | tar -x -C "$2" --keep-direct
 	return nil
 }
 
-// laid is what a first apply has laid: a folder with an archive of programs and with files for each machine.
+// laid is what a first apply has installed: a folder with an archive of programs and the files of each machine.
 type laid struct {
 	dir   string
-	files map[string][]file // by machine
+	files map[string][]file // by machine name
 	units map[string][]string
 }
 
@@ -117,7 +117,7 @@ type file struct {
 	dir  bool
 }
 
-// order is that in which units start.
+// order is the order in which the units start.
 var order = []string{
 	"etcd",
 	"kube-apiserver",
@@ -131,7 +131,7 @@ var order = []string{
 	"metrics-server",
 }
 
-// gather copies what an apply has laid.
+// gather copies the files that an apply has installed.
 func gather(c *cluster.Cluster) (l *laid, err error) {
 	l = &laid{files: map[string][]file{}, units: map[string][]string{}}
 	if l.dir, err = os.MkdirTemp("", "bench-ansible-"); err != nil {
@@ -189,7 +189,7 @@ func (l *laid) machine(m *machines.Machine) error {
 		}
 	}
 	slices.SortFunc(l.units[m.Name], func(a, b string) int { return slices.Index(order, a) - slices.Index(order, b) })
-	// What is not there on a machine is not asked for.
+	// The archive has only those directories that exist on the machine.
 	out, err := exec.Command("sh", "-c", `cd "$1" && ls -d .`+host.Library+` usr/local/bin opt/cni/bin 2>/dev/null | tar -czf "$2" -T -`, "sh", root, filepath.Join(l.dir, "programs-"+m.Name+".tar.gz")).
 		CombinedOutput()
 	if err != nil {
@@ -234,7 +234,7 @@ const play = `- hosts: all
       loop: "{{ units }}"
 `
 
-// book writes the playbook, and what goes with it, for a lab.
+// book writes the playbook with its inventory and variables for a lab.
 func (l *laid) book(c *cluster.Cluster) error {
 	var inventory strings.Builder
 	for _, m := range c.Lab.Machines {

@@ -17,7 +17,8 @@ import (
 
 const many = 2000
 
-// timed runs a command to its end, and returns how long it took, and its CPU seconds with those of its children.
+// timed runs a command to its end, and returns the elapsed time in seconds and the CPU seconds of the command and its
+// children.
 func timed(cmd *exec.Cmd) (out string, wall, cpu float64, err error) {
 	began := time.Now()
 	text, err := cmd.CombinedOutput()
@@ -40,7 +41,7 @@ func timed(cmd *exec.Cmd) (out string, wall, cpu float64, err error) {
 
 var smallMachines = []string{"control=10.99.0.11", "a=10.99.0.21", "b=10.99.0.22"}
 
-// boot boots machines with a configuration of examples and the demo's workload. Nothing is applied.
+// boot starts machines and writes a configuration of examples and the demo's workload. It applies nothing.
 func (b *bench) boot(ctx context.Context, name string, machines []string, files ...string) (*cluster.Cluster, error) {
 	contents := map[string]string{}
 	for _, source := range append(files, "tests/demo/web.hcl") {
@@ -52,7 +53,7 @@ func (b *bench) boot(ctx context.Context, name string, machines []string, files 
 			string(text),
 			`user = "admin"`,
 			`user = "root"`,
-		) // who needs no password on a lab's machines
+		) // root needs no password on a lab's machines
 	}
 	c, err := cluster.New(
 		ctx,
@@ -114,7 +115,7 @@ func serves(ctx context.Context, c *cluster.Cluster, node string) error {
 
 const coldSmall = "lab 1 + 2, bare to serving"
 
-// small is one control-plane machine and two nodes, and many objects on the last of them.
+// small measures one control-plane machine and two nodes, and in the last run many objects.
 func (b *bench) small(ctx context.Context) error {
 	for i := range b.runs {
 		if err := b.smallOnce(ctx, i == b.runs-1, i == b.runs-1); err != nil {
@@ -144,7 +145,7 @@ func (b *bench) smallOnce(ctx context.Context, objects, keep bool) (err error) {
 	for i := range b.runs {
 		created := many
 		if i == 0 {
-			created++ // their namespace, which stays when they go
+			created++ // and their namespace, which remains when they are deleted
 		}
 		if err := b.objects(ctx, c, created); err != nil {
 			return err
@@ -153,7 +154,7 @@ func (b *bench) smallOnce(ctx context.Context, objects, keep bool) (err error) {
 	return nil
 }
 
-// objects brings many objects in and out again. created is how many the first plan is to name.
+// objects creates, changes and deletes many objects. created is the number of objects that the first plan must report.
 func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) error {
 	text := configs.ConfigMaps(many)
 	for _, s := range []struct {
@@ -193,7 +194,7 @@ func (b *bench) objects(ctx context.Context, c *cluster.Cluster, created int) er
 	return nil
 }
 
-// ha is three machines of the control plane and three nodes.
+// ha measures three control-plane machines and three nodes.
 func (b *bench) ha(ctx context.Context) error {
 	for range b.runs {
 		if err := b.haOnce(ctx); err != nil {

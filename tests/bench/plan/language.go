@@ -18,14 +18,14 @@ import (
 	"clusterctl/tests/bench/configs"
 )
 
-// used is what this process has used of CPU, in seconds.
+// used returns the CPU seconds that this process has used.
 func used() (float64, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds(), err
 }
 
-// language reads configurations of many blocks.
+// language measures reading configurations of many blocks.
 func (b *bench) language(context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-plan-")
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *bench) language(context.Context) error {
 	return nil
 }
 
-// engine is a run over a thousand machines in memory.
+// engine measures runs with a thousand machines in memory.
 func (b *bench) engine(ctx context.Context) error {
 	work := map[string]string{
 		"plan":        "1,000 machines, plan",

@@ -1,6 +1,6 @@
-// Command plan measures the provisioner: reading configurations, a run over a thousand machines in memory, and on a
-// lab of real machines from bare to serving, two thousand objects, and the same files laid by Ansible. It writes
-// docs/benchmarks-plan.md, which says of each mark whether it was reached.
+// Command plan measures the provisioner: reading configurations, a run with a thousand machines in memory, and on a lab
+// of real machines an installation, two thousand objects, and the same files installed by Ansible. It writes
+// docs/benchmarks-plan.md, which states for each mark whether it was met.
 package main
 
 import (
@@ -30,18 +30,18 @@ func main() {
 	}
 }
 
-// bench is what the parts measure into.
+// bench collects the figures of the parts.
 type bench struct {
 	root    string
 	runs    int
 	figures []*figure
-	laid    *laid // what a first apply has put on machines
+	laid    *laid // what a first apply has installed on machines
 }
 
 // figure is one line of the table.
 type figure struct {
 	work, unit string
-	mark       float64 // the most it may be; of a ratio the least
+	mark       float64 // the maximum; a minimum if least is set
 	least      bool
 	values     []float64
 	note       string

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// algorithm runs the scheduler's own benchmarks, which know what CPU their process used.
+// algorithm runs the scheduler's own benchmarks, which measure the CPU time of their process.
 func (b *bench) algorithm(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "bench-scheduler-")
 	if err != nil {
@@ -55,7 +55,7 @@ func (b *bench) algorithm(ctx context.Context) error {
 	return b.place(results(text))
 }
 
-// place adds the rows that the benchmarks' results make.
+// place adds the rows of the benchmarks' results.
 func (b *bench) place(cost map[string]float64) error {
 	missing := func(name string) error { return fmt.Errorf("the benchmarks did not say what %s costs: %v", name, cost) }
 	sizes := []string{"5000_pods", "50000_pods", "150000_pods"}
@@ -94,7 +94,8 @@ func (b *bench) place(cost map[string]float64) error {
 	return nil
 }
 
-// results are the CPU milliseconds per turn of benchmarks, by their names without what Go puts around these.
+// results returns the CPU milliseconds of each benchmark's iteration. The keys are the names without the prefix and
+// suffix of Go.
 func results(text []byte) map[string]float64 {
 	out := map[string]float64{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
@@ -106,7 +107,7 @@ func results(text []byte) map[string]float64 {
 		name := strings.TrimPrefix(fields[0], "Benchmark")
 		if i := strings.LastIndexByte(name, '-'); i >= 0 {
 			if _, err := strconv.Atoi(name[i+1:]); err == nil {
-				name = name[:i] // the number of cores
+				name = name[:i] // without the number of cores
 			}
 		}
 		if value, err := strconv.ParseFloat(fields[at-1], 64); err == nil {

@@ -12,11 +12,11 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// before is what the collector needed for a dependent, in CPU ms of all controllers, when it spent three requests on
-// each.
+// before is the CPU time of all controllers, in ms for each dependent, that the collector needed when it made three
+// requests for each.
 const before = 0.64
 
-// collection measures what it takes to delete the many that one owner leaves behind.
+// collection measures the deletion of the many dependents of one deleted owner.
 func (b *bench) collection(ctx context.Context) error {
 	return b.with(ctx, func(ctx context.Context, c *control) error {
 		owner, err := c.CoreV1().
@@ -90,7 +90,8 @@ func (b *bench) collection(ctx context.Context) error {
 			return err
 		}
 		name := fmt.Sprintf("%d dependents collected", n)
-		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-asked-1)/float64(n)) // one is ours
+		// the other request is this program's own
+		b.add(figure{work: name, unit: "requests each", mark: 1.1}, (now-asked-1)/float64(n))
 		b.add(figure{work: name + ": controllers", unit: "CPU ms each", mark: before / 5,
 			note: fmt.Sprintf(
 				"API server %.2f, etcd %.2f; %.1f s",

@@ -28,7 +28,7 @@ import (
 
 const namespace = "bench"
 
-// control is a control plane whose API server runs, and its administrator's client.
+// control is a control plane with a running API server, and its administrator's client.
 type control struct {
 	*plane.Plane
 	kubernetes.Interface
@@ -38,7 +38,7 @@ type control struct {
 	watching errgroup.Group // profilers
 }
 
-// with makes a control plane for as long as work takes.
+// with creates a control plane, calls work and closes the control plane.
 func (b *bench) with(ctx context.Context, work func(context.Context, *control) error) (err error) {
 	dir, err := os.MkdirTemp("", "bench-scheduler-")
 	if err != nil {
@@ -82,7 +82,7 @@ func (b *bench) with(ctx context.Context, work func(context.Context, *control) e
 	return work(ctx, c)
 }
 
-// prepare makes the namespace, and the account that admission wants for pods.
+// prepare creates the namespace, and the service account that admission requires for pods.
 func (c *control) prepare(ctx context.Context) error {
 	if _, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		metav1.CreateOptions{}); err != nil {
@@ -94,7 +94,7 @@ func (c *control) prepare(ctx context.Context) error {
 	return err
 }
 
-// each calls f for all numbers below n, some at a time, and stops at the first error.
+// each calls f for all numbers below n, up to atOnce at a time. It stops at the first error.
 func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	const atOnce = 32
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -114,7 +114,7 @@ func each(ctx context.Context, n int, f func(ctx context.Context, i int) error) 
 	return context.Cause(ctx)
 }
 
-// seen reads a watch until enough returns true, and goes on where a watch has ended.
+// seen reads a watch until enough returns true. If the watch ends, it opens another at the last resource version.
 func seen(
 	ctx context.Context,
 	version string,
@@ -143,7 +143,7 @@ func seen(
 	}
 }
 
-// requests is how many requests for a resource the API server has answered, watches aside.
+// requests returns the number of requests for a resource that the API server has answered, without watches.
 func (c *control) requests(ctx context.Context, resource string) (total float64, err error) {
 	text, err := c.CoreV1().RESTClient().Get().AbsPath("/metrics").Do(ctx).Raw()
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *control) requests(ctx context.Context, resource string) (total float64,
 	return total, nil
 }
 
-// started waits until controllers have given the namespace what they give to all.
+// started waits until the controllers have created the objects that every namespace receives, and are idle.
 func (c *control) started(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(
 		ctx,

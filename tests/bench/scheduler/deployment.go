@@ -13,7 +13,7 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// deployment measures from the request that creates a Deployment until all its pods are there.
+// deployment measures from the request that creates a Deployment until all its pods exist.
 func (b *bench) deployment(ctx context.Context) error {
 	return b.with(ctx, func(ctx context.Context, c *control) error {
 		if err := c.Controllers.Start(ctx); err != nil {

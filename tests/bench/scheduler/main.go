@@ -1,6 +1,6 @@
-// Command scheduler measures scheduler and controllers against their marks, as processes of a whole control plane
-// beside an etcd that writes to the disk, and writes docs/benchmarks-scheduler.md. It needs no upstream binary: what
-// upstream needed was measured once on a machine of this kind, and stands beside each figure.
+// Command scheduler measures scheduler and controllers against their marks, as processes of a whole control plane with
+// an etcd that writes to the disk, and writes docs/benchmarks-scheduler.md. It needs no upstream binary: upstream was
+// measured once on a machine of this kind, and its figures are in the code.
 package main
 
 import (
@@ -45,26 +45,26 @@ func main() {
 	}
 }
 
-// bench is what the parts measure into.
+// bench collects the figures of the parts.
 type bench struct {
 	root, bin string
 	runs      int
-	profiles  string // folder; empty means none
+	profiles  string // folder; empty: no profiles
 	size      size
 	figures   []*figure
 }
 
-// size is how much there is of everything.
+// size is the amounts of all measurements.
 type size struct {
-	nodes, pods  int    // of the whole daemon's part: pods are placed on nodes
-	replicas     int    // of the Deployment
-	dependents   int    // that are collected
-	crowd        int    // pods there while memory is measured
-	configMaps   int    // likewise, of 10 KiB
+	nodes, pods  int    // of the part whole: the pods are placed on the nodes
+	replicas     int    // replicas of the Deployment
+	dependents   int    // dependents that the garbage collector deletes
+	crowd        int    // pods in the store while memory is measured
+	configMaps   int    // ConfigMaps of 10 KiB in the store while memory is measured
 	perSet       int    // pods of a ReplicaSet
 	benchmarking string // how long each Go benchmark runs
-	// settle is how long a process has rested when its memory is read: it gives back what it does not need some seconds
-	// after it has become idle.
+	// settle is how long a process has been idle when its memory is measured. A process returns unused memory some
+	// seconds after it has become idle.
 	settle time.Duration
 }
 

@@ -10,7 +10,7 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// memory measures what scheduler and controllers hold beside a cluster that is full.
+// memory measures the memory of scheduler and controllers in a full cluster.
 func (b *bench) memory(ctx context.Context) error {
 	return b.with(ctx, func(ctx context.Context, c *control) error {
 		if err := c.fillNodes(ctx, b.size.nodes); err != nil {
@@ -59,8 +59,8 @@ func (b *bench) memory(ctx context.Context) error {
 	})
 }
 
-// held starts a daemon and returns the memory that it has when it has read everything and rests, and the most that it
-// had.
+// held starts a daemon. It returns the memory of the daemon when it has read everything and is idle, and the maximum
+// before that.
 func (c *control) held(
 	ctx context.Context,
 	daemon *plane.Process,

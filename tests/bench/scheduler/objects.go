@@ -15,8 +15,8 @@ import (
 
 func nodeName(i int) string { return "node-" + strconv.Itoa(i) }
 
-// fillNodes makes nodes in three zones that look ready. New nodes get a taint at admission that a node's controller
-// takes away.
+// fillNodes creates nodes in three zones that look ready. It removes the taint that admission puts on new nodes, which
+// a controller normally removes.
 func (c *control) fillNodes(ctx context.Context, n int) error {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("256Gi"),
@@ -44,7 +44,7 @@ func (c *control) fillNodes(ctx context.Context, n int) error {
 	})
 }
 
-// fillSets makes ReplicaSets for n pods, and returns them.
+// fillSets creates ReplicaSets for n pods, and returns them.
 func (c *control) fillSets(ctx context.Context, n, perSet int) ([]*appsv1.ReplicaSet, error) {
 	sets := make([]*appsv1.ReplicaSet, (n+perSet-1)/perSet)
 	return sets, each(ctx, len(sets), func(ctx context.Context, i int) (err error) {
@@ -59,7 +59,7 @@ func (c *control) fillSets(ctx context.Context, n, perSet int) ([]*appsv1.Replic
 	})
 }
 
-// podSpec asks for little, so that no node is full.
+// podSpec returns a pod spec with small requests, so that the nodes do not fill up.
 func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Image: "registry.invalid/pause:1",
@@ -69,7 +69,7 @@ func podSpec() corev1.PodSpec {
 	}}}
 }
 
-// podOf is a pod as the controller of ReplicaSets makes them.
+// podOf returns a pod as the ReplicaSet controller creates it.
 func podOf(set *appsv1.ReplicaSet, i int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -82,7 +82,7 @@ func podOf(set *appsv1.ReplicaSet, i int) *corev1.Pod {
 	}
 }
 
-// fillPending makes pods without a node.
+// fillPending creates pods without a node.
 func (c *control) fillPending(ctx context.Context, n, perSet int) error {
 	sets, err := c.fillSets(ctx, n, perSet)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *control) fillPending(ctx context.Context, n, perSet int) error {
 	})
 }
 
-// fillRunning makes pods that are on nodes and run there, by their status.
+// fillRunning creates pods that are bound to nodes and whose status is that of running pods.
 func (c *control) fillRunning(ctx context.Context, n, perSet, nodes int) error {
 	sets, err := c.fillSets(ctx, n, perSet)
 	if err != nil {
@@ -139,7 +139,7 @@ func running(pod *corev1.Pod, i int) corev1.PodStatus {
 	return status
 }
 
-// fillConfigMaps makes ConfigMaps of so many bytes each, which owner may have.
+// fillConfigMaps creates n ConfigMaps of the given size. Their owner is owner, unless it is nil.
 func (c *control) fillConfigMaps(ctx context.Context, n, bytes int, owner *corev1.ConfigMap) error {
 	text := strings.Repeat("x", bytes)
 	return each(ctx, n, func(ctx context.Context, i int) error {

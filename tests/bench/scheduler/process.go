@@ -13,12 +13,13 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// cpuClockSched asks for the time that the scheduler has counted, in nanoseconds (CPUCLOCK_SCHED of Linux: the lowest
-// three bits of a process's clock, whose others are the complement of its id).
+// cpuClockSched selects the clock that counts the time that the scheduler gave to a process, in nanoseconds. It is
+// CPUCLOCK_SCHED of Linux. It is in the lowest three bits of the clock id of a process, and the other bits are the
+// complement of the process id.
 const cpuClockSched = 2
 
-// cpu is the user and system time that processes have used so far. Linux has a clock for that of every process; what
-// /proc/PID/stat tells comes in ticks of 10 ms, which is more than a small run takes.
+// cpu returns the user and system time that processes have used so far. It reads the CPU clock of each process, because
+// /proc/PID/stat has a resolution of 10 ms, which is more than a small run needs.
 func cpu(processes ...*plane.Process) (total time.Duration, err error) {
 	for _, p := range processes {
 		var used unix.Timespec
@@ -30,7 +31,7 @@ func cpu(processes ...*plane.Process) (total time.Duration, err error) {
 	return total, nil
 }
 
-// anonymous is the memory in MiB of a process that no file stands behind.
+// anonymous returns the anonymous memory of a process in MiB.
 func anonymous(p *plane.Process) (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -48,10 +49,10 @@ func anonymous(p *plane.Process) (float64, error) {
 const (
 	restLook  = 500 * time.Millisecond
 	restLooks = 4
-	restMost  = 10 * time.Millisecond // of CPU within a look
+	restMost  = 10 * time.Millisecond // CPU time within restLook
 )
 
-// resting waits until processes do next to nothing.
+// resting waits until the processes are idle.
 func resting(ctx context.Context, processes ...*plane.Process) error {
 	last, err := cpu(processes...)
 	if err != nil {
@@ -82,7 +83,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// used calls work and returns the CPU of each process group that it took.
+// used calls work, and returns the CPU time that each process group used meanwhile.
 func used(work func() error, groups ...[]*plane.Process) ([]time.Duration, error) {
 	before := make([]time.Duration, len(groups))
 	var err error

@@ -16,7 +16,7 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// profiled keeps a profile of a daemon, where they are wanted.
+// profiled writes a profile of a daemon into the folder of profiles. Without such a folder it does nothing.
 func (c *control) profiled(ctx context.Context, address, name, which string) error {
 	if c.profiles == "" {
 		return nil
@@ -43,8 +43,8 @@ func (c *control) profiled(ctx context.Context, address, name, which string) err
 	return os.WriteFile(filepath.Join(c.profiles, name+".pprof"), data, 0o644)
 }
 
-// profileCPU has the CPU of a daemon and of the API server profiled for some seconds from now, or from when the daemon
-// answers.
+// profileCPU records the CPU profiles of a daemon and of the API server for eight seconds, from now or from when the
+// daemon first answers.
 func (c *control) profileCPU(ctx context.Context, daemon *plane.Process, name string) {
 	if c.profiles == "" {
 		return

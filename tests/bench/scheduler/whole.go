@@ -13,7 +13,7 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// whole has a scheduler start beside pods that wait, and measures until all are bound and nobody works any more.
+// whole starts a scheduler when pods are already pending, and measures until all are bound and the processes are idle.
 func (b *bench) whole(ctx context.Context) error {
 	return b.with(ctx, func(ctx context.Context, c *control) error {
 		if err := c.fillNodes(ctx, b.size.nodes); err != nil {
@@ -30,7 +30,7 @@ func (b *bench) whole(ctx context.Context) error {
 			return err
 		}
 		var took, first time.Duration
-		var bound []time.Duration // CPU by then, of each group
+		var bound []time.Duration // CPU time of each group until all pods were bound
 		groups := [][]*plane.Process{{c.API[0]}, {c.Etcd[0]}}
 		rest, err := used(func() error {
 			began := time.Now()
@@ -78,7 +78,7 @@ func (b *bench) whole(ctx context.Context) error {
 	})
 }
 
-// bound waits until n pods have a node, and returns when the first had.
+// bound waits until n pods have a node, and returns the time from began until the first had one.
 func (c *control) bound(ctx context.Context, version string, n int, began time.Time) (first time.Duration, err error) {
 	bound := map[types.UID]bool{}
 	err = seen(

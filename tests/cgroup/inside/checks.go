@@ -15,7 +15,7 @@ import (
 	"clusterctl/daemons/kubelet/cgroup"
 )
 
-// checks are run one after the other, each on a tree without pods.
+// checks run one after the other, each on a tree without pods.
 var checks = []struct {
 	name string
 	do   func(n *node) error
@@ -32,7 +32,7 @@ var checks = []struct {
 	{"pods are found, and the tasks of all", found},
 }
 
-// made makes the group of a pod and of a container in it.
+// made creates the group of a pod and the group of a container in it.
 func (n *node) made(p *corev1.Pod, l, container cgroup.Limits) (pod, inside string, err error) {
 	pod = n.Parent(p)
 	inside = filepath.Join(pod, "container")
@@ -106,7 +106,8 @@ func processes(n *node) error {
 	return fmt.Errorf("%d processes run, and %d may", 2*most, most)
 }
 
-// taking starts two processes in a container of 64 MiB, one of which takes more.
+// taking starts two processes in a container of 64 MiB, of which one exceeds that memory, and one process in another
+// container.
 func (n *node) taking(oomGroup string) (idle, taking, neighbour *process, inside string, err error) {
 	_, inside, err = n.made(pod("p", nil, list("", "128Mi")), cgroup.Limits{MemoryLimit: 128 * mebi},
 		cgroup.Limits{MemoryLimit: 64 * mebi})
@@ -179,7 +180,7 @@ func resized(n *node) error {
 		"memory.max": strconv.Itoa(256 * mebi)}); err != nil {
 		return err
 	}
-	// What it was too small for before fits now.
+	// The amount that was too large before fits now.
 	if err := n.holds(inside, 128*mebi); err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func resized(n *node) error {
 	return says(pod, map[string]string{"cpu.max": "25000 100000"})
 }
 
-// holds starts a process that takes memory, and waits until it has it.
+// holds starts a process that allocates memory, and waits until it has done so.
 func (n *node) holds(path string, bytes int) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -243,7 +244,7 @@ func protected(n *node) error {
 	); err != nil {
 		return err
 	}
-	// A kubelet that protects nothing takes back what one before it did.
+	// A kubelet that protects no memory removes the protection of a former kubelet.
 	if err := errors.Join(n.Make(guaranteed, cgroup.Limits{}), n.Make(burstable, cgroup.Limits{}),
 		n.Protect(0, 0)); err != nil {
 		return err

@@ -21,10 +21,10 @@ import (
 
 const mebi = 1 << 20
 
-// all is what all pods together may use.
+// all is the limits of all pods together.
 var all = cgroup.Limits{CPUShares: 2048, MemoryLimit: 400 * mebi, Pids: 5000}
 
-// node is a kubelet's control groups, with the processes that were started in them.
+// node is a kubelet's cgroups, with the processes that were started in them.
 type node struct {
 	*cgroup.Manager
 	running []*process
@@ -38,7 +38,7 @@ type process struct {
 	done chan error
 }
 
-// pod is a pod of one container.
+// pod returns a pod with one container.
 func pod(uid string, requests, limits corev1.ResourceList) *corev1.Pod {
 	c := corev1.Container{Name: "main", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, UID: types.UID(uid)},
@@ -55,16 +55,16 @@ func list(cpu, memory string) corev1.ResourceList {
 	return out
 }
 
-// at returns where the kernel has a group.
+// at returns the path of a group in the kernel's file system.
 func at(path string) string { return filepath.Join("/sys/fs/cgroup", path) }
 
-// read returns what a file of a group says.
+// read returns the trimmed content of a group's file.
 func read(path, file string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(at(path), file))
 	return strings.TrimSpace(string(data)), err
 }
 
-// says demands what files of a group say.
+// says returns an error if files of a group do not have the given contents.
 func says(path string, files map[string]string) error {
 	var errs []error
 	for file, want := range files {
@@ -75,7 +75,7 @@ func says(path string, files map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// counter returns a number of a file of a group that has a name and a number in each line.
+// counter returns a number from a group's file in which each line has a name and a number.
 func counter(path, file, name string) (int64, error) {
 	text, err := read(path, file)
 	if err != nil {
@@ -94,7 +94,7 @@ func (n *node) start(path string, args ...string) (*process, error) {
 	return n.startTo(nil, path, args...)
 }
 
-// startTo starts a program that writes into a file.
+// startTo starts a program in a group with out as its standard output.
 func (n *node) startTo(out *os.File, path string, args ...string) (*process, error) {
 	dir, err := os.Open(at(path))
 	if err != nil {
@@ -115,10 +115,10 @@ func (n *node) startTo(out *os.File, path string, args ...string) (*process, err
 	return p, nil
 }
 
-// patience is how long it is waited for what must come.
+// patience is the longest wait for an expected event.
 const patience = time.Minute
 
-// killed waits until a process was killed.
+// killed waits until a process ends, and returns an error if SIGKILL did not end it.
 func (p *process) killed() error {
 	select {
 	case err := <-p.done:
@@ -157,7 +157,7 @@ func until(what string, ok func() (bool, error)) error {
 	}
 }
 
-// end kills what runs still and removes all groups.
+// end kills the processes that still run and removes all groups.
 func (n *node) end() error {
 	for _, p := range n.running {
 		if p.runs() {
@@ -168,7 +168,7 @@ func (n *node) end() error {
 	return n.Remove("/" + cgroup.PodsName)
 }
 
-// hold takes an amount of memory and keeps it.
+// hold allocates an amount of memory and keeps it.
 func hold(amount string) {
 	bytes, err := strconv.Atoi(amount)
 	if err != nil {

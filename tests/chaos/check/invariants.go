@@ -15,28 +15,27 @@ type World struct {
 	At         time.Time
 	Pods       []corev1.Pod
 	Nodes      []corev1.Node
-	Owners     map[string]metav1.Time         // UIDs of all objects that own some, and when they were made
-	Dependents []metav1.ObjectMeta            // objects that name owners
-	Running    map[string]map[string][]string // machine to UIDs of pods that containers run for, to the containers' ids
-	Trusted    map[string]bool                // machines that could do their work for the settling time before
+	Owners     map[string]metav1.Time         // UIDs of all objects that own others, with their creation times
+	Dependents []metav1.ObjectMeta            // metadata of objects that have owners
+	Running    map[string]map[string][]string // ids of running containers, by machine and by UID of their pod
+	Trusted    map[string]bool                // machines that were without a fault for the settling time before At
 }
 
-// Invariants says over a series of looks what must never hold, or not for longer than
-// settling.
+// Invariants checks a series of snapshots for conditions that must always hold, or must hold again after Settling.
 type Invariants struct {
 	Settling time.Duration
 
-	since    map[string]time.Time // when a transient wrong was first seen
+	since    map[string]time.Time // when a violation that may pass was first seen, by its text
 	restarts map[string]int32     // by pod UID and container
 	said     map[string]bool
 }
 
-// Look judges one moment and remembers it for the next. A wrong is said once.
+// Look checks a snapshot and remembers it for the next. Each violation is returned once.
 func (i *Invariants) Look(w World) []string {
 	if i.since == nil {
 		i.since, i.restarts, i.said = map[string]time.Time{}, map[string]int32{}, map[string]bool{}
 	}
-	wrong := map[string]bool{} // true when it may pass
+	wrong := map[string]bool{} // the value is true if the violation may pass
 	pods := map[string]*corev1.Pod{}
 	for n := range w.Pods {
 		pods[string(w.Pods[n].UID)] = &w.Pods[n]
@@ -96,7 +95,7 @@ func (i *Invariants) Look(w World) []string {
 	return findings
 }
 
-// requests holds the pods that are bound to a node against what it can give.
+// requests checks that the pods bound to a node do not request more than its allocatable resources.
 func (i *Invariants) requests(w World, wrong map[string]bool) {
 	for _, node := range w.Nodes {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -118,7 +117,7 @@ func (i *Invariants) requests(w World, wrong map[string]bool) {
 	}
 }
 
-// restarted finds containers that were started again on machines that had no reason for it.
+// restarted finds containers that restarted on machines without a fault.
 func (i *Invariants) restarted(w World, wrong map[string]bool) {
 	for _, p := range w.Pods {
 		for _, s := range p.Status.ContainerStatuses {

@@ -1,7 +1,6 @@
-// Package check judges what was seen of a cluster while it was being broken: histories of
-// the API (is there one order in which all of it makes sense?), watches, requests to a
-// workload, and what must hold of objects and containers at any time. Everything here is
-// a function of recorded values; recording is the business of tests/chaos.
+// Package check checks what was recorded of a cluster under faults: whether histories of the API are linearizable,
+// watches, requests to a workload, and conditions that must hold of objects and containers at any time. Everything here
+// is a function of recorded values. tests/chaos does the recording.
 package check
 
 import (
@@ -12,22 +11,22 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Kind is what an operation on a key does.
+// Kind is what an operation does with a key.
 type Kind string
 
-// What clients do with a key.
+// Operations of clients on a key.
 const (
 	Create Kind = "create"
 	Get    Kind = "get"
-	Update Kind = "update" // guarded by the resource version of Base
+	Update Kind = "update" // with the resource version of Base as its precondition
 	Delete Kind = "delete"
 )
 
-// Outcome is what a client was told.
+// Outcome is the answer that a client received.
 type Outcome string
 
-// What a client can be told. An operation that failed in a way that leaves open whether it
-// took place is Unknown; one that certainly did not is left out of the history.
+// Answers that a client can receive. Unknown is an error that leaves open whether the operation took place. An
+// operation that certainly did not take place is not in the history.
 const (
 	OK       Outcome = "ok"
 	Exists   Outcome = "exists"
@@ -36,15 +35,15 @@ const (
 	Unknown  Outcome = "unknown"
 )
 
-// Operation is one call and its answer. Values are never written twice.
+// Operation is one call and its answer. A value is never written twice.
 type Operation struct {
 	Client       int
 	Key          string
 	Kind         Kind
-	Base         string // the value that an update was made from
-	Value        string // what was written, or what a get returned
+	Base         string // the value on which an update is based
+	Value        string // the value that was written, or that a get returned
 	Outcome      Outcome
-	Revision     int64 // the resource version of the answer, 0 when there is none
+	Revision     int64 // the resource version in the answer; 0: none
 	Call, Return time.Duration
 }
 
@@ -53,16 +52,16 @@ func (o Operation) String() string {
 		o.Key, o.Kind, "", o.Base, o.Value, o.Outcome, o.Revision, o.Call, o.Return, o.Client)
 }
 
-// register is a key: its value, empty when the key is not there, and its resource version
-// where that is known.
+// register is the state of a key: its value, which is empty if the key does not exist, and its resource version if that
+// is known.
 type register struct {
 	value    string
-	revision int64 // of the value; 0 when its writer was not told
-	least    int64 // every later write has a higher one
+	revision int64 // of the value; 0: unknown, because its writer received no answer
+	least    int64 // every later write has a higher revision
 }
 
-// step says whether an operation may have its outcome in a state, and what follows.
-// A write of unknown outcome takes place where it can; put last, it is seen by nobody.
+// step reports whether an operation may have its outcome in a state, and returns the next state. A write of unknown
+// outcome takes place whenever it can. If it is ordered last, no other operation observes it.
 func (s register) step(o Operation) (bool, register) {
 	here := s.value != ""
 	if o.Kind == Get {
@@ -107,9 +106,9 @@ func (s register) step(o Operation) (bool, register) {
 	return false, s
 }
 
-// Linearizable says whether there is, for every key, one order of its operations that agrees
-// with their answers and with what was over before something else began. It returns what is
-// wrong: a key whose history has no such order, or one that could not be decided in the time.
+// Linearizable checks for every key whether there is one order of its operations that agrees with their answers and
+// with their times: an operation that returned before another began is ordered before it. It returns the keys whose
+// history has no such order, or was not decided within limit.
 func Linearizable(history []Operation, limit time.Duration) []string {
 	keys := map[string][]porcupine.Operation{}
 	var order []string

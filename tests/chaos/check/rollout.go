@@ -6,17 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Rollout judges the pods of deployments while these are rolled out, event by event of one watch.
-// A deployment is what its pods' label "rollout" names.
+// Rollout checks the pods of Deployments during rollouts, event by event of one watch. The label "rollout" of a pod
+// names its Deployment.
 type Rollout struct {
-	Most  int // pods of a deployment at once, those that are ending left out: its replicas and maxSurge
-	Least int // that are ready, once it had as many: its replicas without maxUnavailable
+	Most  int // maximum number of a Deployment's pods, without those that are ending: its replicas and maxSurge
+	Least int // minimum of ready pods, once that number was reached: its replicas without maxUnavailable
 
-	pods map[string]map[string]bool // deployment to UIDs of its pods, and whether they are ready
-	full map[string]bool            // deployments that have had enough
+	pods map[string]map[string]bool // Deployment to UIDs of its pods, and whether they are ready
+	full map[string]bool            // Deployments that have reached Least
 }
 
-// See takes one event and returns what is wrong after it.
+// See applies one event and returns the violations after it.
 func (r *Rollout) See(p *corev1.Pod, deleted bool) []string {
 	if r.pods == nil {
 		r.pods, r.full = map[string]map[string]bool{}, map[string]bool{}

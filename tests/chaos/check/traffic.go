@@ -7,26 +7,27 @@ import (
 	"time"
 )
 
-// Failure is a request to the workload that was not answered as it should be.
+// Failure is a request to the workload that was not answered correctly.
 type Failure struct {
-	Client string    `json:"client"` // the machine that it came from
-	At     time.Time `json:"at"`     // when it was sent
+	Client string    `json:"client"` // the machine that sent the request
+	At     time.Time `json:"at"`     // when the request was sent
 	Took   float64   `json:"took"`   // seconds
 	Error  string    `json:"error"`
 }
 
-// Window is a time in which requests may fail, and why: a machine that runs some of the
-// workload, or from which the request comes, is itself gone.
+// Window is a time in which requests may fail, and the reason: a machine with some of the workload's pods, or with the
+// client, has a fault itself.
 type Window struct {
 	From, To time.Time
-	Machine  string // its clients' requests alone; empty means everybody's
+	Machine  string // only requests from this machine; empty: all requests
 	Why      string
 }
 
-// together is how far apart failures of one client may be to be told as one.
+// together is the longest time between failures of one client that are reported as one.
 const together = 2 * time.Second
 
-// Traffic returns the failures that no window excuses, those of a client that follow each other as one.
+// Traffic returns the failures that no window excuses. Failures of a client that follow each other closely are reported
+// as one.
 func Traffic(failures []Failure, windows []Window) []string {
 	byClient := map[string][]Failure{}
 	for _, f := range failures {
@@ -78,8 +79,8 @@ func Traffic(failures []Failure, windows []Window) []string {
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-// Silence says what is wrong with clients that made fewer requests than they should have:
-// a checker that did not look is not one that found nothing.
+// Silence reports a client that made far fewer requests than it should have. If a checker did not send requests, it
+// proves nothing that it found no failures.
 func Silence(client string, made int, span, every time.Duration) []string {
 	if want := int(span/every) / 4; made < want {
 		return []string{

@@ -5,28 +5,28 @@ import (
 	"sort"
 )
 
-// Event is what a watcher was sent.
+// Event is an event that a watcher received.
 type Event struct {
 	Type     string // ADDED, MODIFIED or DELETED
 	UID      string
 	Revision int64
 }
 
-// Watch is one watcher's view of one collection: what the list had, and what came then.
-// A watcher whose connection broke and that went on at its last revision is the same one.
+// Watch is one watcher's view of one collection: the list, and the events after it. A watcher that resumes at its last
+// revision after a lost connection is still the same Watch.
 type Watch struct {
 	Name     string
 	From     int64            // revision of the list
 	Listed   map[string]int64 // UID to revision
 	Events   []Event
-	Upto     int64            // the revision at which End was listed
-	End      map[string]int64 // nil when the watcher has not reached the end
-	Relisted bool             // it lost its place and had to begin again; the next Watch goes on
+	Upto     int64            // the revision of the list End
+	End      map[string]int64 // UID to revision; nil: the watcher has not reached the end
+	Relisted bool             // the watcher could not resume and had to list again; the next Watch continues
 }
 
-// Watches says what is wrong with what watchers of the same collection saw: an order other
-// than that of revisions, an event that does not fit what was there, one that another watcher or an
-// acknowledged writer knows of and this one was not sent, and an end that is not the list's.
+// Watches checks what watchers of the same collection received. It reports events out of the order of revisions, events
+// that do not fit the state, and a final state that differs from the list. It also reports an event that a watcher did
+// not receive, although another watcher or an acknowledged writer knows its revision.
 func Watches(watches []Watch, written []int64) []string {
 	var findings []string
 	known := map[int64]bool{}

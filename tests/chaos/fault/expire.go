@@ -13,17 +13,17 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// short is how long a certificate lives that is to run out: long enough for its daemon to take it up.
+// short is the remaining lifetime of a certificate that is to expire. It is long enough for the daemon to load it.
 const short = 10 * time.Second
 
 const pki = "/etc/kubernetes/pki/"
 
-// Certificates are those that can run out, by the daemon whose they are.
+// Certificates are the certificates that can expire, by daemon.
 var Certificates = map[string]string{"kube-apiserver": "apiserver", "kubelet": "kubelet",
 	"kube-scheduler": "kube-scheduler", "kube-controller-manager": "kube-controller-manager",
 	"metrics-server": "metrics-server", "etcd": "etcd/peer"}
 
-// expire gives a daemon a certificate that has soon run out, and returns how to give it the former one back.
+// expire gives a daemon a certificate that expires soon, and returns a function that restores the former one.
 func expire(
 	ctx context.Context,
 	lab *machines.Lab,
@@ -74,7 +74,7 @@ func expire(
 	return back, put(ctx, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 }
 
-// authority reads the one whose certificates are in a folder, from a machine that has its key.
+// authority reads the certificate authority in a folder from a machine that has its key.
 func authority(ctx context.Context, lab *machines.Lab, folder string) (certs.Pair, error) {
 	var errs []error
 	for _, m := range lab.Machines {

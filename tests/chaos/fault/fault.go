@@ -1,5 +1,5 @@
-// Package fault breaks a lab's machines in the ways that machines break, and puts them
-// right again: every fault undoes itself. It knows the cluster's units by name and nothing else of it.
+// Package fault makes a lab's machines fail as real machines do, and repairs them: every fault undoes itself. It knows
+// only the names of the cluster's units.
 package fault
 
 import (
@@ -12,30 +12,30 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// Kind is a way to break.
+// Kind is a kind of fault.
 type Kind string
 
-// The ways there are.
+// The kinds of faults.
 const (
-	Kill   Kind = "kill"   // a unit's process with SIGKILL
-	Stop   Kind = "stop"   // the same with SIGSTOP, until its watchdog or the end of the fault
-	Power  Kind = "power"  // a power cut, and power again
-	Cut    Kind = "cut"    // the link down, and up
-	Slow   Kind = "slow"   // the link slow
-	Fill   Kind = "fill"   // no space on the disk
-	Leader Kind = "leader" // the leader among etcd's members killed; it is looked up when the time comes
-	Expire Kind = "expire" // a unit's certificate runs out after ten seconds, until the end of the fault
-	Lose   Kind = "lose"   // a control-plane machine comes back from a power cut without its member's data
+	Kill   Kind = "kill"   // SIGKILL to a unit's process
+	Stop   Kind = "stop"   // SIGSTOP to a unit's process, until its watchdog acts or the fault ends
+	Power  Kind = "power"  // a power cut; at the end, power again
+	Cut    Kind = "cut"    // the link is down; at the end, up again
+	Slow   Kind = "slow"   // the link is slow
+	Fill   Kind = "fill"   // the disk has no space left
+	Leader Kind = "leader" // SIGKILL to the leader of etcd; the leader is found when the fault begins
+	Expire Kind = "expire" // a unit's certificate expires after ten seconds, until the end of the fault
+	Lose   Kind = "lose"   // a control-plane machine returns from a power cut without its etcd member's data
 )
 
-// OfUnit says whether it is done to one unit of a machine.
+// OfUnit reports whether the fault affects one unit of a machine.
 func (k Kind) OfUnit() bool { return k == Kill || k == Stop || k == Expire }
 
-// Fault is one thing to break for a time.
+// Fault is one fault for a time.
 type Fault struct {
 	Kind     Kind
-	Machines []string // all at once
-	Unit     string   // where Kind.OfUnit
+	Machines []string // all at the same time
+	Unit     string   // only if Kind.OfUnit
 	For      time.Duration
 }
 
@@ -50,14 +50,14 @@ func (f Fault) String() string {
 	return strings.Join(words, " ")
 }
 
-// Severs says whether the fault takes its machines from the others: what they serve is gone.
+// Severs reports whether the fault disconnects its machines from the others, so that what they serve is unreachable.
 func (f Fault) Severs() bool { return f.Kind == Power || f.Kind == Cut || f.Kind == Lose }
 
-// slowest is what a slow link carries, in kilobits a second.
+// slowest is the rate of a slow link, in kilobits a second.
 const slowest = 1000
 
-// Run breaks, waits, and undoes, also when ctx ends before. What only an administrator can put right, mend does: it
-// applies the configuration.
+// Run begins the fault, waits, and undoes it, also if ctx ends earlier. mend applies the configuration, for faults that
+// only an administrator can repair.
 func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Context) error) error {
 	var list []*machines.Machine
 	for _, name := range f.Machines {
@@ -101,10 +101,10 @@ func (f Fault) Run(ctx context.Context, lab *machines.Lab, mend func(context.Con
 	return errors.Join(errs...)
 }
 
-// startTime is how long a unit may not run that a fault before this one has killed.
+// startTime is the longest time to wait for a unit's process, which an earlier fault may have killed.
 const startTime = 30 * time.Second
 
-// running is the process of a unit, once it has one.
+// running returns the process id of a unit, once it has one.
 func running(ctx context.Context, m *machines.Machine, unit string) (pid string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -123,7 +123,7 @@ func running(ctx context.Context, m *machines.Machine, unit string) (pid string,
 	}
 }
 
-// breaks does the fault on one machine and returns how to undo it.
+// breaks begins the fault on one machine and returns how to undo it.
 func (f Fault) breaks(
 	ctx context.Context,
 	lab *machines.Lab,
@@ -145,7 +145,7 @@ func (f Fault) breaks(
 		}
 		_, err = m.Run(ctx, "kill -STOP "+pid)
 		return func(ctx context.Context) error {
-			_, err := m.Run(ctx, "kill -CONT "+pid+" 2>/dev/null || true") // the watchdog may have been first
+			_, err := m.Run(ctx, "kill -CONT "+pid+" 2>/dev/null || true") // the watchdog may already have killed it
 			return err
 		}, err
 	case Power:
@@ -169,7 +169,7 @@ func (f Fault) breaks(
 	return nil, fmt.Errorf("no fault is called %q", f.Kind)
 }
 
-// lose takes a machine's power and its member's data, as when a disk is replaced.
+// lose cuts a machine's power and deletes its etcd member's data, as when a disk is replaced.
 func lose(ctx context.Context, m *machines.Machine) error {
 	if _, err := m.Run(ctx, "systemctl disable -q etcd && systemctl kill -s KILL etcd && rm -rf "+
 		"/var/lib/etcd/member"); err != nil {
@@ -178,7 +178,7 @@ func lose(ctx context.Context, m *machines.Machine) error {
 	return m.PowerCut(ctx)
 }
 
-// leader is the machine whose member leads.
+// leader returns the machine whose etcd member is the leader.
 func leader(ctx context.Context, list []*machines.Machine) (*machines.Machine, error) {
 	var errs []error
 	for _, m := range list {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Machines names the machines of a cluster by what they do.
+// Machines are the names of a cluster's machines by role.
 type Machines struct {
 	Control []string
 	Nodes   []string
@@ -25,7 +25,7 @@ var (
 	NodeUnits = []string{"kubelet", "containerd", "kube-proxy", "kube-network"}
 )
 
-// Plan returns n faults. The same seed gives the same list, of which a longer one is a continuation.
+// Plan returns n faults. The same seed gives the same faults: a longer list begins with the shorter one.
 func Plan(seed uint64, m Machines, n int) []Fault {
 	r := rand.New(rand.NewPCG(seed, 0))
 	pick := func(list []string) string { return list[r.IntN(len(list))] }
@@ -59,7 +59,7 @@ func Plan(seed uint64, m Machines, n int) []Fault {
 			return Fault{Kind: Expire, Machines: on, Unit: unit, For: seconds(15, 60)}
 		}},
 		{1, func() Fault { return Fault{Kind: Lose, Machines: []string{pick(m.Control)}, For: seconds(2, 20)} }},
-		{1, func() Fault { // no majority
+		{1, func() Fault { // etcd without a majority
 			spared := r.IntN(len(m.Control))
 			on := append(append([]string{}, m.Control[:spared]...), m.Control[spared+1:]...)
 			return Fault{Kind: Power, Machines: on, For: seconds(10, 30)}
@@ -82,7 +82,7 @@ func Plan(seed uint64, m Machines, n int) []Fault {
 	return list
 }
 
-// Each is every daemon on every machine in turn: killed, or stopped for a time.
+// Each returns a fault of a kind for every daemon on every machine.
 func Each(kind Kind, m Machines, duration time.Duration) []Fault {
 	var list []Fault
 	for _, group := range []struct{ machines, units []string }{{m.Control, ControlUnits}, {m.Nodes, NodeUnits}} {

@@ -57,7 +57,7 @@ func (w world) shell(ts *testscript.TestScript, args []string) *exec.Cmd {
 	return cmd
 }
 
-// finish runs a command whose output the script then looks at as stdout and stderr.
+// finish runs a command and gives its output to the script as stdout and stderr.
 func finish(ts *testscript.TestScript, neg bool, cmd *exec.Cmd, limit time.Duration) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

@@ -1,5 +1,5 @@
-// Package script runs scripts of commands (testscript's) against a cluster on a lab: kubectl, clusterctl, shells on
-// machines and their power. Each script has a namespace of its own. What the cluster is, whoever runs the scripts says.
+// Package script runs scripts of commands (testscript's) against a cluster on a lab: kubectl, clusterctl, shell
+// commands on machines, and power cuts. Each script has its own namespace. The caller provides the cluster.
 package script
 
 import (
@@ -20,7 +20,8 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// image asks for the image of the test workload, which the cluster has as the Deployment web in the namespace shop.
+// image are the kubectl arguments that print the image of the test workload, which is the Deployment web in the
+// namespace shop.
 var image = []string{
 	"get",
 	"deployment",
@@ -31,7 +32,7 @@ var image = []string{
 	"jsonpath={.spec.template.spec.containers[0].image}",
 }
 
-// Run runs scripts against a cluster, with a kubectl of the bundle. They run beside each other.
+// Run runs scripts against a cluster in parallel, with a kubectl of the bundle.
 func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 	t.Helper()
 	minor := minorOf(t, c, kubectl)
@@ -39,7 +40,7 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 	testscript.Run(t, testscript.Params{
 		Files: files,
 		Setup: func(env *testscript.Env) error { return w.setup(env, kubectl) },
-		// [kubectl:1.24] is kubectl from that version on.
+		// [kubectl:1.24] is true for kubectl of that version or later.
 		Condition: func(cond string) (bool, error) {
 			least, ok := strings.CutPrefix(cond, "kubectl:1.")
 			if !ok {
@@ -58,7 +59,7 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 				cmd.Dir = ts.MkAbs(".")
 				finish(ts, neg, cmd, 3*time.Minute)
 			},
-			// machine NAME LINE runs a shell line as root on a machine.
+			// machine NAME LINE runs a shell command as root on a machine.
 			"machine": func(ts *testscript.TestScript, neg bool, args []string) {
 				finish(
 					ts,
@@ -67,7 +68,7 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 					limit,
 				)
 			},
-			// power off|on NAME cuts a machine's power, or boots it again.
+			// power off|on NAME cuts a machine's power, or starts the machine again.
 			"power": func(ts *testscript.TestScript, _ bool, args []string) {
 				ctx, cancel := context.WithTimeout(context.Background(), limit)
 				defer cancel()
@@ -78,19 +79,20 @@ func Run(t *testing.T, c *cluster.Cluster, kubectl string, files ...string) {
 					ts.Check(m.Start(ctx))
 				}
 			},
-			// lab LINE runs a shell line of this host in the lab's network; $KUBECTL is there.
+			// lab LINE runs a shell command of this host in the lab's network. $KUBECTL is set.
 			"lab": func(ts *testscript.TestScript, neg bool,
 				args []string) {
 				finish(ts, neg, w.shell(ts, args), limit)
 			},
-			// eventually [DURATION] kubectl|machine|lab ARGS… repeats until it succeeds and, after --, its
-			// output has a text: eventually kubectl get pods -- Running. It gives up after a minute, or DURATION.
+			// eventually [DURATION] kubectl|machine|lab ARGS… repeats a command until it succeeds. With a text after
+			// --, its output must also contain the text: eventually kubectl get pods -- Running. It fails after a
+			// minute, or after DURATION.
 			"eventually": w.eventually,
 		},
 	})
 }
 
-// Files are the scripts of a folder in testdata.
+// Files returns the scripts of a directory in testdata.
 func Files(t *testing.T, folder string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", folder, "*.txt"))
@@ -100,7 +102,7 @@ func Files(t *testing.T, folder string) []string {
 	return files
 }
 
-// minorOf asks a kubectl which 1.x it is.
+// minorOf returns the minor version of a kubectl.
 func minorOf(t *testing.T, c *cluster.Cluster, kubectl string) int {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(c.Bundle, kubectl), "version", "--client", "-o", "json").Output()
@@ -121,7 +123,7 @@ func minorOf(t *testing.T, c *cluster.Cluster, kubectl string) int {
 
 type world struct{ *cluster.Cluster }
 
-// setup gives a script a namespace of its own, which keeps it from meeting others.
+// setup gives a script its own namespace, so that scripts do not affect each other.
 func (w world) setup(env *testscript.Env, kubectl string) error {
 	name := strings.ToLower(strings.NewReplacer("_", "-", " ", "-").Replace(filepath.Base(env.WorkDir)))
 	name = strings.Trim(strings.TrimPrefix(name, "script-")+"-"+strings.TrimPrefix(kubectl, "kubectl-"), "-")
@@ -139,8 +141,8 @@ func (w world) setup(env *testscript.Env, kubectl string) error {
 		defer cancel()
 		_ = w.Kube(gone, "delete", "namespace", name, "--ignore-not-found", "--wait=false").Run()
 	})
-	// Scripts restart the API server, some of them one right after the other: the controllers' informers then back off,
-	// for up to a minute.
+	// Scripts restart the API server, sometimes several times in a row. The controllers' informers then back off for up
+	// to a minute.
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
 	if _, err := cluster.Output(w.Kube(ctx, "create", "namespace", name)); err != nil {
@@ -152,8 +154,8 @@ func (w world) setup(env *testscript.Env, kubectl string) error {
 	})
 }
 
-// nameImage puts the reference of the image that the nodes have, and the script's
-// namespace, into its files.
+// nameImage replaces @IMAGE@ and @NS@ in the script's files with the image that the nodes have and the script's
+// namespace.
 func (w world) nameImage(dir, namespace string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

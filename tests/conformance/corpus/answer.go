@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// published answers by what Kubernetes publishes of itself: its types' decoder, its schema of server-side apply, and
-// the account of who owns which fields. None of it is our server's.
+// published computes answers with the code that Kubernetes publishes: its types' decoder, its schema of server-side
+// apply, and its tracking of field owners. It uses no code of our server.
 type published struct {
 	scheme  *runtime.Scheme
 	decoder runtime.Decoder
@@ -37,7 +37,7 @@ func newPublished(s *runtime.Scheme) *published {
 	}
 }
 
-// decoded returns why a body is refused by who decodes strictly; empty when it is taken.
+// decoded returns the error of the strict decoder for a body. It is empty if the body is accepted.
 func (p *published) decoded(k *kind, body []byte) string {
 	into, err := p.scheme.New(k.gvk)
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *published) decoded(k *kind, body []byte) string {
 	return ""
 }
 
-// converter is the schema of a kind's group.
+// converter returns the type converter with the schema of a kind's group.
 func (p *published) converter(k *kind) managedfields.TypeConverter {
 	switch k.gvk.Group {
 	case "apiextensions.k8s.io":
@@ -60,7 +60,7 @@ func (p *published) converter(k *kind) managedfields.TypeConverter {
 	return coreschema.NewTypeConverter(p.scheme)
 }
 
-// resetting are filters of the fields that a write to the object does not change.
+// resetting returns filters of the fields that a write to the object does not change.
 func resetting(k *kind) map[fieldpath.APIVersion]fieldpath.Filter {
 	sets := map[fieldpath.APIVersion]*fieldpath.Set{}
 	for _, path := range resets(k) {
@@ -86,7 +86,8 @@ func (p *published) manager(k *kind) *managedfields.FieldManager {
 	return m
 }
 
-// applied returns with which code and why an applied body is refused; 0 when it is taken.
+// applied returns the code and the message with which an applied body is refused. The code is 0 if the body is
+// accepted.
 func (p *published) applied(k *kind, body []byte) (code int, message string) {
 	o := map[string]any{}
 	if err := yaml.Unmarshal(body, &o); err != nil {
@@ -109,8 +110,8 @@ func (p *published) applied(k *kind, body []byte) (code int, message string) {
 	return 0, ""
 }
 
-// afterName is what a message says after the object's name and kind, which it has in parentheses before a colon or a
-// space.
+// afterName returns the part of a message after the object's name and kind. The kind is in parentheses, with a colon or
+// a space after it.
 func afterName(message string) string {
 	if _, rest, ok := strings.Cut(message, "): "); ok {
 		return rest

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// values are at paths.
+// values are values by their paths.
 type values = map[string]any
 
-// defaults are what a kind's sample is given where it says nothing, by the documentation of the fields and upstream's
-// defaulting of the version: before admission, and before anything is allocated. Who writes the object owns these with
-// it.
+// defaults returns the default values that a kind's sample receives for unset fields, from the documentation of the
+// fields and upstream's defaulting of the version. They are the defaults before admission and allocation. The client
+// that writes the object owns these fields too.
 func defaults(k *kind) values {
 	out := values{}
 	for path, v := range defaulted[k.String()] {
-		if i := strings.LastIndex(path, "/"); i >= 0 { // only where there is what it is in
+		if i := strings.LastIndex(path, "/"); i >= 0 { // a default inside an object that the sample must have
 			if at(k.whole(), path[:i]) == nil {
 				continue
 			}
@@ -35,7 +35,7 @@ func defaults(k *kind) values {
 	return out
 }
 
-// podSpecs are where kinds have a pod's spec.
+// podSpecs are the paths of the pod specs in the kinds.
 var podSpecs = map[string]string{
 	"Pod": "spec", "PodTemplate": "template.spec", "ReplicationController": "spec.template.spec",
 	"ReplicaSet": "spec.template.spec", "Deployment": "spec.template.spec",
@@ -48,7 +48,7 @@ func podDefaults(k *kind, spec string) values {
 		spec + ".restartPolicy": "Always", spec + ".dnsPolicy": "ClusterFirst", spec +
 			".schedulerName": "default-scheduler",
 		spec + ".securityContext": values{}, spec + ".terminationGracePeriodSeconds": 30,
-		spec + ".containers.0.imagePullPolicy":          "Always", // none of the samples' images has a tag
+		spec + ".containers.0.imagePullPolicy":          "Always", // the sample has no image tag
 		spec + ".containers.0.terminationMessagePath":   "/dev/termination-log",
 		spec + ".containers.0.terminationMessagePolicy": "File",
 	}
@@ -83,7 +83,7 @@ var defaulted = map[string]values{
 		},
 		"spec.persistentVolumeClaimRetentionPolicy": values{"whenDeleted": "Retain", "whenScaled": "Retain"},
 	},
-	// The generation of the template is a field no more, and is kept as an annotation.
+	// The generation of the template is no longer a field. It is kept as an annotation.
 	"apps/v1/DaemonSet": {
 		"spec.revisionHistoryLimit": 10,
 		"metadata.annotations":      values{"deprecated.daemonset.template.generation": "0"},
@@ -210,11 +210,11 @@ func with(v values, path string, value any) values {
 	return out
 }
 
-// now are defaults that depend on the moment or on the object's name, or are counted from there: they are owned, and
-// their values are none of the data.
+// now are the paths of defaults that depend on the time or on the object's name. The fields are owned, but the data
+// does not contain their values.
 var now = []string{"spec.taint.timeAdded", "metadata.labels", "metadata.annotations"}
 
-// resets are what a write to an object does not change: its status, which is written apart.
+// resets returns the fields that a write to an object does not change: its status, which is written separately.
 func resets(k *kind) []string {
 	if slices.ContainsFunc(
 		reflect.VisibleFields(k.of),

@@ -1,14 +1,14 @@
 package main
 
-// said is what the documentation of a kind says where it says more or other than its schema: upstream's validation by
-// hand, and its tests. Nothing here is taken from what our server answers.
+// said is what the documentation of a kind states in addition to its schema, or contrary to it. It comes from
+// upstream's handwritten validation and upstream's tests, and not from answers of our server.
 type said struct {
-	taken  bool    // the value is good
-	code   string  // another refusal than that of what is invalid: a code, and what the message ends with
-	causes []cause // in place of those that the schema has
+	taken  bool    // the value is valid
+	code   string  // code and end of the message of a refusal other than Invalid
+	causes []cause // replace the causes that follow from the schema
 }
 
-// wanting is a value of which something else is said than that it is required.
+// wanting returns the cause for a missing value whose error is not that the field is required.
 func wanting(field, reason, message string) said {
 	return said{causes: []cause{{Field: field, Reason: reason, Message: message}}}
 }
@@ -24,18 +24,18 @@ const (
 	subjects  = `"Group", "ServiceAccount", "User"`
 )
 
-// also is a cause besides that which the schema has.
+// also returns a function that adds a cause to those that follow from the schema.
 func also(field, reason, message string) func(wrong) said {
 	return func(w wrong) said {
 		return said{causes: append(w.Causes[:len(w.Causes):len(w.Causes)], cause{field, reason, message})}
 	}
 }
 
-// sayings are by kind, rule and path. An empty name is as bad as any other bad name where the rule is that of names,
-// and not missing; an empty value is one of those that a switch does not have.
+// sayings are the exceptions by kind, rule and path. Where the rule is that of names, an empty name is invalid as any
+// other bad name is, and not missing. An empty value of an enumerated type is not supported.
 var sayings = map[string]any{
-	// The group of a resource may be the core's, which is empty; a node has no drivers any more when all are
-	// uninstalled; a range of no limits limits nothing.
+	// The group of a resource may be the core group, whose name is empty. A node has no drivers if all are uninstalled.
+	// A LimitRange without limits limits nothing.
 	"storagemigration.k8s.io/v1/StorageVersionMigration required spec.resource.group": said{taken: true},
 	"storage.k8s.io/v1/CSINode required spec.drivers":                                 said{taken: true},
 	"v1/LimitRange required spec.limits":                                              said{taken: true},
@@ -116,7 +116,7 @@ var sayings = map[string]any{
 		subjects,
 	),
 
-	// A definition's name is made of its plural and its group, and one version is stored.
+	// A definition's name consists of its plural and its group, and one version is the stored version.
 	"apiextensions.k8s.io/v1/CustomResourceDefinition required spec.group": also(
 		"metadata.name",
 		"FieldValueInvalid",
@@ -135,7 +135,7 @@ var sayings = map[string]any{
 		"a DNS-1035 label must consist of",
 	),
 
-	// The most replicas are no fewer than the least, which are one.
+	// The maximum number of replicas must not be less than the minimum, which is 1.
 	"autoscaling/v1/HorizontalPodAutoscaler required spec.maxReplicas": also(
 		"spec.maxReplicas",
 		"FieldValueInvalid",
@@ -157,7 +157,7 @@ var sayings = map[string]any{
 		"must be greater than or equal to `minReplicas`",
 	),
 
-	// A type that is missing is none of those that there are, either.
+	// A missing type is also not one of the supported types.
 	"autoscaling/v2/HorizontalPodAutoscaler required spec.metrics.0.type": also(
 		"spec.metrics[0].type",
 		"FieldValueNotSupported",
@@ -168,7 +168,7 @@ var sayings = map[string]any{
 		code: "400 token is required for TokenReview in authentication",
 	},
 
-	// Some values are of other uses of a type, or of versions that are gone.
+	// Some values belong to other uses of a type, or to versions that no longer exist.
 	"apps/v1/StatefulSet enum spec.podManagementPolicy": invalidFor(
 		"spec.podManagementPolicy",
 		"must be 'OrderedReady' or 'Parallel'",
@@ -189,7 +189,7 @@ var sayings = map[string]any{
 		`"None", "NoneOnDryRun"`,
 	),
 
-	// What pods of a template are to do when they end is for its owner to say.
+	// The owner of a template decides what its pods may do when they end.
 	"apps/v1/Deployment enum spec.template.spec.restartPolicy": also(
 		"spec.template.spec.restartPolicy",
 		"FieldValueNotSupported",
@@ -206,7 +206,7 @@ var sayings = map[string]any{
 		`Unsupported value: "Wild": supported values: "Never", "OnFailure"`,
 	),
 
-	// A namespace has its name as a label, and so have a job's pods.
+	// A namespace has its name as a label, and so have the pods of a job.
 	"v1/Namespace metadata metadata.name": also(
 		"metadata.labels",
 		"FieldValueInvalid",
@@ -218,14 +218,14 @@ var sayings = map[string]any{
 		`Invalid value: "a%b": a valid label must be`,
 	),
 
-	// Admission comes before values are looked at.
+	// Admission comes before the validation of values.
 	"v1/Pod enum spec.preemptionPolicy": said{
 		code: "403 the string value of PreemptionPolicy (Wild) must not be provided in pod spec; priority admission " +
 			"controller computed PreemptLowerPriority from the given PriorityClass name",
 	},
 }
 
-// documented returns what the documentation of what is at a path says instead of what follows from its schema.
+// documented returns w, changed by what the documentation states for the path.
 func documented(k *kind, path string, w wrong) wrong {
 	var s said
 	switch v := sayings[k.String()+" "+w.Rule+" "+path].(type) {

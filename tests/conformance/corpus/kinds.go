@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kind is a served kind with a sample of it, which is a good one.
+// kind is a served kind with a valid sample of it.
 type kind struct {
 	Version    string         `json:"version"`
 	Kind       string         `json:"kind"`
@@ -40,7 +40,7 @@ func (k *kind) String() string { return k.Version + "/" + k.Kind }
 
 func (k *kind) serves(verb string) bool { return len(k.Verbs) == 0 || slices.Contains(k.Verbs, verb) }
 
-// answers are what reviews are sent as: their samples have nothing.
+// reviews are the objects to send for kinds that are answered and not stored, whose samples are empty.
 var reviews = map[string]map[string]any{
 	"TokenReview": {"spec": map[string]any{"token": "t"}},
 	"SubjectAccessReview": {
@@ -92,7 +92,7 @@ func readKinds(folder string, s *runtime.Scheme, d *documents) ([]*kind, error) 
 	var kinds []*kind
 	for _, k := range all {
 		if !k.serves("create") {
-			continue // nothing of it is ever written
+			continue // objects of the kind cannot be created
 		}
 		gv, err := schema.ParseGroupVersion(k.Version)
 		if err != nil {
@@ -114,7 +114,8 @@ func readKinds(folder string, s *runtime.Scheme, d *documents) ([]*kind, error) 
 	return kinds, nil
 }
 
-// whole is the sample with its metadata, where what only a running test knows is filled with what has its form.
+// whole returns the sample with its metadata. Values that only a running test knows are replaced with values of the
+// same form.
 func (k *kind) whole() map[string]any {
 	data, err := json.Marshal(k.Object)
 	if err != nil {

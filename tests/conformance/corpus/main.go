@@ -1,8 +1,8 @@
-// Command corpus writes objects of every kind that are wrong in one way each, with what Kubernetes answers to them, as
-// that follows from what Kubernetes publishes: its types, their decoder, the markers in their documentation, the schema
-// of server-side apply, and the rules of metadata. Each rule is one function; what the documentation of a kind says
-// beyond its schema is in documented.go. Our server is not asked, and what it publishes is not read. How its answers
-// compare is for package conformance to say.
+// Command corpus writes objects of every kind that are each wrong in one way, with the answers of Kubernetes to them.
+// The answers follow from what Kubernetes publishes: its types, their decoder, the markers in their documentation, the
+// schema of server-side apply, and the rules of metadata. Each rule is one function. documented.go contains what the
+// documentation of a kind states beyond its schema. The command sends nothing to our server and does not read what our
+// server publishes. Package conformance compares our server's answers with the data.
 package main
 
 import (
@@ -34,7 +34,7 @@ func write(folder string) error {
 	return nil
 }
 
-// generate returns the files of the data, by name: one for each group.
+// generate returns the files of the data by name. There is one file for each group.
 func generate(folder string) (map[string][]byte, error) {
 	s, err := newScheme()
 	if err != nil {
@@ -84,7 +84,7 @@ func generate(folder string) (map[string][]byte, error) {
 const head = "# Written by go generate ./tests/conformance from what Kubernetes publishes of its types, and not from " +
 	"this server.\n"
 
-// lines are a kind's part of a file, which is JSON in YAML's flow style: a line for each object.
+// lines returns a kind's part of a file, which is JSON in YAML's flow style, with a line for each object.
 func lines(of string, all []wrong) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "- of: %s\n  wrong:\n", of)
@@ -94,7 +94,7 @@ func lines(of string, all []wrong) []byte {
 	return out.Bytes()
 }
 
-// inJSON is a value as it is read best: without escapes for HTML.
+// inJSON returns a value as JSON without HTML escapes, which is easier to read.
 func inJSON(v any) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

@@ -12,18 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// account is who owns which fields of a kind's sample.
+// account lists the owners of the fields of a kind's sample.
 type account struct {
-	Defaults values `json:"defaults,omitempty"` // what the sample is given
-	// Post is owned by who posts the sample, Apply by who applies it, and Change by who then changes one value by PUT
-	// or a merge patch; Kept is what who posted it owns after that, where it is less than before.
+	Defaults values `json:"defaults,omitempty"` // the default values of the sample
+	// Post is what the client that posts the sample owns, and Apply is what a client that applies it owns. Change is
+	// what a client owns that then changes one value by PUT or a merge patch. Kept is what the client that posted the
+	// sample owns after that, if it is less than before.
 	Post   json.RawMessage `json:"post"`
 	Apply  json.RawMessage `json:"apply"`
 	Change json.RawMessage `json:"change,omitempty"`
 	Kept   json.RawMessage `json:"kept,omitempty"`
 }
 
-// accounts follow from the schema of server-side apply, by upstream's own keeping of them.
+// account returns the owners that follow from the schema of server-side apply, computed by upstream's code.
 func (p *published) account(k *kind) (account, error) {
 	m, given := p.manager(k), defaults(k)
 	whole := k.whole()
@@ -85,7 +86,7 @@ func (p *published) typed(k *kind, o map[string]any) (runtime.Object, error) {
 	return into, nil
 }
 
-// owned are the fields of a manager; none: an empty object.
+// owned returns the fields of a manager. It is an empty object if there are none.
 func owned(o runtime.Object, manager string) json.RawMessage {
 	accessor, err := meta.Accessor(o)
 	if err != nil {

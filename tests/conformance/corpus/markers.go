@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// sources are the modules in whose doc comments the schema is published: what is optional, what is one of a few values,
-// and by what items of a list are told apart.
+// sources are the modules whose doc comments contain the schema: which fields are optional, which types are enumerated,
+// and by which keys the items of a list are identified.
 var sources = []string{
 	"k8s.io/api/...",
 	"k8s.io/apimachinery/pkg/apis/meta/v1",
@@ -22,12 +22,12 @@ var sources = []string{
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1",
 }
 
-// markers are the lines of doc comments that begin with a plus: name to value.
+// markers are the lines of doc comments that begin with a plus sign: name to value.
 type markers map[string]string
 
 func (m markers) has(name string) bool { _, ok := m[name]; return ok }
 
-// documents are what the sources say of types.
+// documents are the markers of types in the sources.
 type documents struct {
 	fields map[string]markers  // by package path, type and field: "k8s.io/api/apps/v1.DeploymentSpec.Replicas"
 	enums  map[string][]string // by package path and type; values behind a feature gate begin with "?"
@@ -37,7 +37,7 @@ func (d *documents) field(of reflect.Type, name string) markers {
 	return d.fields[of.PkgPath()+"."+of.Name()+"."+name]
 }
 
-// enum returns the values of a type that has a few; nil of any other.
+// enum returns the values of an enumerated type, and nil for any other type.
 func (d *documents) enum(of reflect.Type) []string { return d.enums[of.PkgPath()+"."+of.Name()] }
 
 func readDocuments() (*documents, error) {
@@ -137,7 +137,7 @@ func marked(docs ...*ast.CommentGroup) markers {
 				continue
 			}
 			if strings.HasPrefix(text, "+k8s:alpha") {
-				continue // it is tried, and decides nothing
+				continue // an alpha marker has no effect
 			}
 			if rest, ok := strings.CutPrefix(text, "+k8s:beta"); ok {
 				if _, rest, ok = strings.Cut(rest, "=+"); ok {

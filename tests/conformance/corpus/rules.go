@@ -12,39 +12,40 @@ import (
 	strictjson "sigs.k8s.io/json"
 )
 
-// wrong is an object that is wrong in one way, and what is answered to it.
+// wrong is an object that is wrong in one way, with the answer to it.
 type wrong struct {
 	Rule  string         `json:"rule"`
-	Set   map[string]any `json:"set,omitempty"`   // values at paths of the sample; null takes them away
-	Twice string         `json:"twice,omitempty"` // a path whose field comes twice
-	By    []string       `json:"by,omitempty"`    // ways in which it comes; empty: all that the kind has
-	// Decoder is what the decoder says: in a 400 to POST and PUT, in a 422 to a merge patch.
+	Set   map[string]any `json:"set,omitempty"`   // values at paths of the sample; null deletes a value
+	Twice string         `json:"twice,omitempty"` // the path of a field that occurs twice
+	By    []string       `json:"by,omitempty"`    // ways to send the object; empty: all that the kind supports
+	// Decoder is the error of the decoder: in a 400 to POST and PUT, in a 422 to a merge patch.
 	Decoder string `json:"decoder,omitempty"`
-	// Patch is what the decoder of a merge patch says, where that is not the decoder of the object.
+	// Patch is the error of the decoder of a merge patch, if it differs from Decoder.
 	Patch string `json:"patch,omitempty"`
-	// Apply is answered to server-side apply: a code, and what the message ends with.
+	// Apply is the answer to server-side apply: a code and the end of the message.
 	Apply string `json:"apply,omitempty"`
-	// Refused is answered whichever way it came: a code, and what the message ends with.
+	// Refused is the answer to all ways of sending: a code and the end of the message.
 	Refused string `json:"refused,omitempty"`
-	// Causes are of what is invalid, 422 whichever way it came.
+	// Causes are the causes of a 422 Invalid, for all ways of sending.
 	Causes []cause `json:"causes,omitempty"`
-	// Warning is what is told instead where fields are to be warned of.
+	// Warning is the warning that replaces the error if field validation only warns.
 	Warning string `json:"warning,omitempty"`
 }
 
 type cause struct {
 	Field   string `json:"field"`
 	Reason  string `json:"reason"`
-	Message string `json:"message,omitempty"` // what the message has
+	Message string `json:"message,omitempty"` // a part of the message
 }
 
-// rule makes what is wrong in one way of a kind. Each follows from one fact of the published schema.
+// rule returns the objects of a kind that are wrong in one way. Each rule follows from one fact of the published
+// schema.
 type rule struct {
 	name string
 	make func(p *published, d *documents, k *kind) []wrong
 }
 
-// rules are in the order in which the data has them.
+// rules are in the order of the data.
 var rules = []rule{
 	{"type", types},
 	{"range", ranges},
@@ -57,7 +58,7 @@ var rules = []rule{
 	{"enum", enums},
 }
 
-// mistyped are values that no value of a type is written as.
+// mistyped returns a value that cannot be decoded as the field's type. It returns nil if there is none.
 func mistyped(f *field) any {
 	switch {
 	case f.of == reflect.TypeFor[resource.Quantity]():
@@ -89,8 +90,8 @@ func mistyped(f *field) any {
 	return nil
 }
 
-// types: a value of another JSON type is no value of the field's. One field of each type of the kind, of the sample
-// first.
+// types returns objects with a value of another JSON type than the field's. It takes one field of each type of the
+// kind, and fields of the sample first.
 func types(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	seen := map[string]bool{}
@@ -111,7 +112,7 @@ func types(p *published, _ *documents, k *kind) []wrong {
 	return out
 }
 
-// ranges: a number is no number of a type that has no room for it, nor one with a fraction of one that has none.
+// ranges returns objects with a number that is too large for its type, and with a fraction for an integer type.
 func ranges(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	for _, f := range k.fields {
@@ -122,7 +123,7 @@ func ranges(p *published, _ *documents, k *kind) []wrong {
 	return out
 }
 
-// undecodable is an object that has no value of the kind's type.
+// undecodable returns an object that the decoder of the kind's type refuses.
 func (p *published) undecodable(k *kind, rule, path string, v any) wrong {
 	o, err := put(k.whole(), path, v)
 	if err != nil {
@@ -136,8 +137,8 @@ func (p *published) undecodable(k *kind, rule, path string, v any) wrong {
 	return w
 }
 
-// byApply says what is answered to an applied body, or that it does not come that way: what is taken in another meaning
-// is not for the schema to say.
+// byApply adds the answer to server-side apply of the body. If apply accepts the body, apply is removed from the ways
+// of sending, because the schema does not define the answer.
 func (p *published) byApply(w *wrong, k *kind, body []byte) {
 	if k.Answered {
 		return
@@ -149,8 +150,8 @@ func (p *published) byApply(w *wrong, k *kind, body []byte) {
 	}
 }
 
-// unknowns: a field that the schema does not have is refused, or dropped with a warning. The names of fields are told
-// apart by their cases.
+// unknowns returns objects with a field that the schema does not have. Such a field is refused, or dropped with a
+// warning. Field names are case-sensitive.
 func unknowns(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	paths := []string{"nobodyKnows"}
@@ -199,7 +200,7 @@ func (p *published) unknown(k *kind, path string, v any) wrong {
 	return w
 }
 
-// twices: a field comes once.
+// twices returns an object in which a field occurs twice.
 func twices(p *published, _ *documents, k *kind) []wrong {
 	deep := ""
 	for _, f := range k.fields {
@@ -218,7 +219,7 @@ func twices(p *published, _ *documents, k *kind) []wrong {
 	return []wrong{w}
 }
 
-// patchedTwice is what is said of a merge patch in which the field comes twice: a patch is looked at by itself.
+// patchedTwice returns the error for a merge patch in which a field occurs twice. The patch is decoded by itself.
 func patchedTwice(k *kind, body []byte) string {
 	strict, err := strictjson.UnmarshalStrict(body, &map[string]any{})
 	if err != nil || len(strict) != 1 {
@@ -227,7 +228,7 @@ func patchedTwice(k *kind, body []byte) string {
 	return strict[0].Error()
 }
 
-// doubled is an object's JSON with the field at a path twice.
+// doubled returns an object's JSON with the field at a path twice.
 func doubled(o map[string]any, path string) []byte {
 	const mark = "twice-here"
 	parts := strings.Split(path, ".")

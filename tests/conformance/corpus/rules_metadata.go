@@ -9,8 +9,8 @@ import (
 	utilfield "k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// metadata is what is wrong with the metadata of any kind that is stored: the rules of names, labels, annotations,
-// finalizers and owners are the same for all, and published as code.
+// metadata returns objects with wrong metadata, for any kind that is stored. The rules of names, labels, annotations,
+// finalizers and owners are the same for all kinds, and are published as code.
 func metadata() []wrong {
 	const uid = "5f0a2c1e-0000-4000-8000-000000000000"
 	owner := func(kind, name string) metav1.ObjectMeta {
@@ -44,8 +44,8 @@ func metadata() []wrong {
 	return out
 }
 
-// metas are what is wrong with the metadata of a kind in its own way: its name, as which no kind takes a percent sign,
-// and types, which the decoder names by the kind.
+// metas returns objects whose metadata is wrong in ways that depend on the kind. No kind accepts a percent sign in
+// names. For wrong types, the decoder's error contains the kind.
 func metas(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	if !k.Answered {

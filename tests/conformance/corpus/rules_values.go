@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// keys: items of a list that are told apart by keys have each of them once, and those of a set are each once. An apply
-// that has them twice cannot be said to own any; that a whole object with them is refused too says each kind's
-// documentation.
+// keys returns objects with lists in which an item occurs twice. An item of a list of type map occurs once by its keys,
+// and an item of a set occurs once. Apply refuses duplicates, because field ownership could not be recorded for them.
+// Whether a POST with duplicates is refused depends on the documentation of the kind.
 func keys(p *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	for _, f := range k.fields {
@@ -39,7 +39,8 @@ func keys(p *published, _ *documents, k *kind) []wrong {
 	return out
 }
 
-// unfilled is a list that is twice what the sample has, with what only a running test knows as the sample names it.
+// unfilled returns a list with the sample's first item twice, with the sample's placeholders for values that only a
+// running test knows.
 func unfilled(k *kind, path string, v any) any {
 	if list, ok := at(k.Object, path).([]any); ok {
 		return append(slices.Clone(list), list[0])
@@ -47,8 +48,8 @@ func unfilled(k *kind, path string, v any) any {
 	return v
 }
 
-// requireds: a field that the schema requires and the object lacks is asked for by its path. Numbers and objects are
-// values also when they are not there: what is said of those is not the schema's, unless it has a rule for it.
+// requireds returns objects without a required field. The error names its path. A missing number or object has a zero
+// value, so the schema requires nothing of it, unless it has a rule for it.
 func requireds(_ *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	for _, f := range k.fields {
@@ -59,7 +60,7 @@ func requireds(_ *published, _ *documents, k *kind) []wrong {
 				continue
 			}
 		default:
-			if !f.markers.has("k8s:required") { // a rule that is carried out, and not only published
+			if !f.markers.has("k8s:required") { // this marker is enforced, and is not only documentation
 				continue
 			}
 		}
@@ -77,7 +78,7 @@ func requireds(_ *published, _ *documents, k *kind) []wrong {
 	return out
 }
 
-// minimums: a number that is less than its least is invalid, and the least is told.
+// minimums returns objects with a number less than its minimum. The error names the minimum.
 func minimums(_ *published, _ *documents, k *kind) []wrong {
 	var out []wrong
 	for _, f := range k.fields {
@@ -98,13 +99,13 @@ func minimums(_ *published, _ *documents, k *kind) []wrong {
 	return out
 }
 
-// enums: a value that is none of a type's few is not supported, and those that are supported are told.
+// enums returns objects with a value that an enumerated type does not have. The error lists the supported values.
 func enums(_ *published, d *documents, k *kind) []wrong {
 	var out []wrong
 	for _, f := range k.fields {
 		values := d.enum(f.of)
 		if len(values) == 0 || strings.Contains(f.path, "template.spec.") && !slices.Contains(templates, k.Kind) {
-			continue // the same pod spec is in many kinds: one of them speaks for it
+			continue // many kinds have the same pod spec, so only some of them are tested
 		}
 		var quoted []string
 		for _, v := range values {
@@ -125,11 +126,10 @@ func enums(_ *published, d *documents, k *kind) []wrong {
 	return out
 }
 
-// templates are the kinds whose pod templates are looked into for enums.
+// templates are the kinds whose pod templates are tested for enums.
 var templates = []string{"Deployment", "Job", "CronJob"}
 
-// rechecked are the kinds of which upstream's validation of an update is that of a new object, where nothing but
-// the selector must stay the same.
+// rechecked are the kinds for which upstream validates an update like a new object. Only the selector must not change.
 var rechecked = []string{
 	"Deployment", "CronJob", "PodTemplate", "PodDisruptionBudget", "HorizontalPodAutoscaler", "LimitRange",
 	"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy",
@@ -137,19 +137,19 @@ var rechecked = []string{
 	"PriorityLevelConfiguration",
 }
 
-// valued are the ways in which values are looked at as those of a new object: what is there already may be immutable,
-// and is refused for that.
+// valued returns the ways of sending for which values are validated like those of a new object. In an update, a changed
+// value may instead be refused because it is immutable.
 func valued(k *kind, path string) []string {
 	switch {
 	case k.Answered || !k.serves("patch"):
 		return []string{"post"}
-	case slices.Contains(rechecked, k.Kind) && path != "spec.selector": // a selector stays as it is
+	case slices.Contains(rechecked, k.Kind) && path != "spec.selector": // a selector is immutable
 		return nil
 	}
 	return []string{"post", "apply"}
 }
 
-// at returns what is at a path; nil where there is nothing.
+// at returns the value at a path, and nil if there is none.
 func at(o map[string]any, path string) any {
 	var v any = o
 	for _, part := range strings.Split(path, ".") {

@@ -15,19 +15,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// field is one that a kind's objects may have, where its sample has the object that it would be in.
+// field is a field that a kind's objects may have, inside an object that its sample has.
 type field struct {
 	path    string // as in spec.containers.0.image
 	in      reflect.Type
-	of      reflect.Type // of the value, not of a pointer to it
+	of      reflect.Type // of the value, without a pointer
 	json    string
 	pointer bool
 	markers markers
-	value   any // of the sample; nil: it has none
+	value   any // the sample's value; nil: none
 	inLists bool
 }
 
-// named is the field's path as causes tell it: spec.containers[0].image.
+// named returns the field's path as causes contain it: spec.containers[0].image.
 func (f *field) named() string { return indexed(f.path) }
 
 func indexed(path string) string {
@@ -45,7 +45,7 @@ func indexed(path string) string {
 	return out.String()
 }
 
-// required follows the rule by which the published schema lists required fields.
+// required reports whether the published schema lists the field as required.
 func (f *field) required() bool {
 	if f.markers.has("required") || f.markers.has("k8s:required") {
 		return true
@@ -53,7 +53,7 @@ func (f *field) required() bool {
 	return !f.markers.has("optional") && !f.markers.has("k8s:optional") && !strings.Contains(f.json, "omit")
 }
 
-// opaque types have a JSON of their own.
+// opaque types define their own JSON encoding.
 var opaque = []reflect.Type{
 	reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[metav1.Time](),
 	reflect.TypeFor[metav1.MicroTime](),
@@ -64,8 +64,8 @@ func isOpaque(t reflect.Type) bool {
 	return slices.Contains(opaque, t) || t.Kind() == reflect.Struct && strings.HasPrefix(t.Name(), "JSON")
 }
 
-// fieldsOf returns the fields of a kind besides its metadata and status, those of the sample's values and their
-// neighbours, the shallow ones first.
+// fieldsOf returns the fields of a kind without its metadata and status: those of the sample's values and their
+// neighbours, with the shallow ones first.
 func (d *documents) fieldsOf(kind reflect.Type, sample map[string]any) []*field {
 	var all []*field
 	d.walk(kind, sample, "", false, &all)
@@ -121,7 +121,7 @@ func (d *documents) walk(t reflect.Type, value map[string]any, path string, inLi
 	}
 }
 
-// put returns a copy of an object with a value at a path, or without what is there when the value is nil.
+// put returns a copy of an object with a value at a path. If the value is nil, the path is deleted.
 func put(o map[string]any, path string, value any) (map[string]any, error) {
 	out := map[string]any{}
 	if err := json.Unmarshal(encode(o), &out); err != nil {

@@ -1,5 +1,5 @@
-// Package kmstest gives tests a KMS plugin at a socket of its own, which may be away, come back, and change its key.
-// What the plugin does is package server's.
+// Package kmstest gives tests a KMS plugin with its own socket, which can stop, start again, and change its key.
+// Package server implements the plugin.
 package kmstest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"clusterctl/tests/kmsplugin/server"
 )
 
-// Plugin is a plugin whose key is "one" until it is rotated.
+// Plugin is a plugin whose key is "one" until Rotate changes it.
 type Plugin struct {
 	*server.Server
 	Socket string
@@ -20,7 +20,7 @@ type Plugin struct {
 	key atomic.Value
 }
 
-// New returns a plugin that does not answer yet.
+// New returns a plugin that is not yet started.
 func New(t testing.TB) *Plugin {
 	t.Helper()
 	p := &Plugin{Socket: filepath.Join(t.TempDir(), "kms.sock")}
@@ -29,13 +29,13 @@ func New(t testing.TB) *Plugin {
 	return p
 }
 
-// Endpoint is where it answers.
+// Endpoint returns the URL of the plugin's socket.
 func (p *Plugin) Endpoint() string { return "unix://" + p.Socket }
 
-// Rotate gives it another key.
+// Rotate gives the plugin another key.
 func (p *Plugin) Rotate(id string) { p.key.Store(id) }
 
-// Start has it answer until the function that it returns is called, or the test is over.
+// Start starts the plugin. It runs until the returned function is called or the test ends.
 func (p *Plugin) Start(t testing.TB) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

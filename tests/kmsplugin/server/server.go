@@ -1,6 +1,6 @@
-// Package server is a KMS plugin for tests: version 2 of the KMS plugin API over a unix socket, with keys of its own
-// that follow from a secret and their names. It can be told to fail, and counts what it is asked. How a real one is run
-// is its maker's business.
+// Package server is a KMS plugin for tests. It implements version 2 of the KMS plugin API over a unix socket, with keys
+// that it derives from a secret and their names. It can be made to fail, and it counts calls. It is no example of how
+// to run a real plugin.
 package server
 
 import (
@@ -22,7 +22,7 @@ import (
 type Server struct {
 	kmsapi.UnimplementedKeyManagementServiceServer
 	Secret string
-	Key    func() string // the ID of the key that is encrypted with
+	Key    func() string // returns the ID of the key for encryption
 
 	mu     sync.Mutex
 	fails  error
@@ -30,7 +30,7 @@ type Server struct {
 	counts map[string]int
 }
 
-// Serve answers at a socket until ctx ends.
+// Serve serves at a socket until ctx ends.
 func (s *Server) Serve(ctx context.Context, socket string) error {
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -47,21 +47,21 @@ func (s *Server) Serve(ctx context.Context, socket string) error {
 	return nil
 }
 
-// Fail has everything but Status answered with an error, and Status with it as health; nil ends it.
+// Fail makes all calls but Status return err, and Status report it as its health. A nil error ends this.
 func (s *Server) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fails = err
 }
 
-// Say has Status answer another health than ok.
+// Say makes Status report another health than ok.
 func (s *Server) Say(health string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.says = health
 }
 
-// Count is how often a call was made: Status, Encrypt or Decrypt.
+// Count returns how often a method was called: Status, Encrypt or Decrypt.
 func (s *Server) Count(call string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Server) Status(context.Context, *kmsapi.StatusRequest) (*kmsapi.StatusR
 	return &kmsapi.StatusResponse{Version: "v2", Healthz: health, KeyId: s.Key()}, nil
 }
 
-// note is what the plugin wants to have again with what it has encrypted.
+// note is the name of the annotation that the plugin adds on encryption and requires on decryption.
 const note = "made-by.kmsplugin.example.com"
 
 // Encrypt implements the API.

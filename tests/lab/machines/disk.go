@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// With Options.Disk everything that a machine writes is in a file system of its own, in a sparse file: it
-// can be full without the host's being so.
+// filler is the file that fills a machine's disk. With Options.Disk, everything that a machine writes is in a separate
+// file system in a sparse file. So its disk can be full without filling the host's.
 
 const filler = "filler"
 
@@ -28,7 +28,7 @@ func (m *Machine) makeDisk(ctx context.Context, size int64) error {
 	return command(ctx, "mount", "-o", "loop", m.path("disk.img"), m.path("disk"))
 }
 
-// data is where a part of what the machine writes is.
+// data returns the path of a directory for what the machine writes.
 func (m *Machine) data(name string) string {
 	if _, err := os.Stat(m.path("disk.img")); err == nil {
 		return m.path("disk/" + name)
@@ -36,7 +36,7 @@ func (m *Machine) data(name string) string {
 	return m.path(name)
 }
 
-// Fill leaves no room on the machine's disk; Free gives it back. The lab must have been made with Options.Disk.
+// Fill fills the machine's disk completely, and Free undoes it. The lab must have been created with Options.Disk.
 func (m *Machine) Fill() error {
 	if _, err := os.Stat(m.path("disk.img")); err != nil {
 		return fmt.Errorf("fill the disk of %s: it has none of its own: %w", m.Name, err)
@@ -46,7 +46,7 @@ func (m *Machine) Fill() error {
 		return fmt.Errorf("fill the disk of %s: %w", m.Name, err)
 	}
 	defer f.Close()
-	// Ever smaller pieces, until not one more block is there.
+	// Allocate smaller and smaller pieces until no block is free.
 	var end int64
 	for piece := int64(1 << 30); piece >= 4<<10; {
 		switch err := syscall.Fallocate(int(f.Fd()), 0, end, piece); {

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// Slow makes the machine's link slow in the direction of the machine: so many kilobits a
-// second, with a short queue behind that. Quick undoes it.
+// Slow limits the machine's link in the direction of the machine to a rate in kilobits a second, with a short queue.
+// Quick undoes it.
 func (m *Machine) Slow(ctx context.Context, kbit int) error {
 	return command(ctx, "nsenter", "--net="+m.lab.netns(), "tc", "qdisc", "replace", "dev", "vb-"+m.Name, "root",
 		"tbf", "rate", fmt.Sprintf("%dkbit", kbit), "burst", "16kb", "latency", "300ms")
@@ -20,7 +20,7 @@ func (m *Machine) Quick(ctx context.Context) error {
 	return command(ctx, "nsenter", "--net="+m.lab.netns(), "tc", "qdisc", "del", "dev", "vb-"+m.Name, "root")
 }
 
-// Root is the machine's file tree as it sees it itself, empty when it is off.
+// Root returns the machine's file tree as its processes see it. It is empty if the machine is off.
 func (m *Machine) Root() string {
 	if leader := m.leader(); leader != 0 {
 		return fmt.Sprintf("/proc/%d/root", leader)
@@ -28,12 +28,12 @@ func (m *Machine) Root() string {
 	return ""
 }
 
-// Running says whether the machine is on.
+// Running reports whether the machine is on.
 func (m *Machine) Running() bool { return m.leader() != 0 }
 
-// Reinstall has the machine begin anew with an empty disk, under its name and at its address, as somebody else: it has
-// another identity and another host key, which the lab's known hosts have besides the former. The lab must have been
-// made without Options.Disk.
+// Reinstall starts the machine with an empty disk, under the same name and address but as another machine. It has
+// another identity and another host key, which is added to the lab's known hosts without removing the former key. The
+// lab must have been created without Options.Disk.
 func (m *Machine) Reinstall(ctx context.Context) error {
 	base, err := rootFS(ctx, io.Discard)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package machines is a set of real machines on one host: systemd-nspawn containers that
-// boot systemd, run sshd and have an address each, on a bridge in a network namespace
-// of their own, with faults as functions. Everything that the tool does to machines is
-// tested on them. It needs Linux, root, and the Debian packages that Require names;
-// it knows nothing of clusters.
+// Package machines creates real machines on one host: systemd-nspawn containers that boot systemd, run sshd and have an
+// address each, on a bridge in their own network namespace. Faults are functions. Everything that the tool does to
+// machines is tested on them. The package needs Linux, root, and the Debian packages that Require names. It does not
+// depend on anything of clusters.
 package machines
 
 import (
@@ -25,17 +24,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Options says what lab to bring up.
+// Options are the options of Up.
 type Options struct {
-	Name string // told apart from other labs by it; lower-case letters, digits and dashes, at most 20
-	// name or name=address, names of at most 11 characters; addresses are 10.99.0.11 and on unless given. One of
-	// 10.99.N.0/24 is behind a router
+	Name string // identifies the lab; lower-case letters, digits and dashes, at most 20
+	// name or name=address. Names have at most 11 characters. Addresses are 10.99.0.11 and following unless given. An
+	// address in another 10.99.N.0/24 is behind a router.
 	Machines []string
-	Log      io.Writer // progress; nil means none
-	Disk     int64     // bytes of each machine's disk; zero means that it shares the host's
+	Log      io.Writer // progress; nil: none
+	Disk     int64     // bytes of each machine's disk; zero: the machine shares the host's
 }
 
-// Lab is a set of machines that are up.
+// Lab is a set of running machines.
 type Lab struct {
 	Name     string
 	Machines []*Machine
@@ -43,8 +42,8 @@ type Lab struct {
 
 const labsDir = "/var/lib/clusterctl-lab"
 
-// segment is one of the networks of a lab, each of which has a bridge. The lab's own network has an address in each,
-// and is the router between them. Labs have namespaces of their own, so they never meet.
+// segment is one of the networks of a lab. Each has a bridge. The lab's network namespace has an address in each, and
+// is the router between them. Each lab has its own namespace, so labs do not conflict.
 type segment int
 
 func segmentOf(address string) segment {
@@ -55,12 +54,12 @@ func segmentOf(address string) segment {
 	return segment(ip.As4()[2])
 }
 
-// network is 10.99.0.1/24 or 10.99.N.1/24.
+// network returns 10.99.0.1/24 or 10.99.N.1/24.
 func (s segment) network() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 99, byte(s), 1}), 24)
 }
 
-// network6 has the second addresses of machines: fd00:99::1/64 or fd00:99:N::1/64.
+// network6 returns the network of the machines' IPv6 addresses: fd00:99::1/64 or fd00:99:N::1/64.
 func (s segment) network6() netip.Prefix {
 	if s == 0 {
 		return netip.MustParsePrefix("fd00:99::1/64")
@@ -70,7 +69,7 @@ func (s segment) network6() netip.Prefix {
 
 func (s segment) bridge() string { return fmt.Sprintf("br%d", int(s)) }
 
-// Second is the IPv6 address of a machine that has an address of IPv4: fd00:99::21 of 10.99.0.21.
+// Second returns the IPv6 address of a machine by its IPv4 address: fd00:99::21 for 10.99.0.21.
 func Second(address string) string {
 	return strings.TrimSuffix(
 		segmentOf(address).network6().Addr().String(),
@@ -78,10 +77,10 @@ func Second(address string) string {
 	) + address[strings.LastIndexByte(address, '.')+1:]
 }
 
-// ErrMissing is what the host lacks.
+// ErrMissing reports that the host lacks something that labs need.
 var ErrMissing = errors.New("missing on this host")
 
-// Require returns an error that names what the host lacks and how to get it.
+// Require returns an error that names what the host lacks and how to install it.
 func Require() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("root: %w; run it with sudo", ErrMissing)
@@ -106,9 +105,8 @@ func Require() error {
 	return nil
 }
 
-// Up builds the root file system if it is not there, creates the machines and boots
-// them in parallel. It returns when all of them take SSH connections. When it fails
-// nothing is left behind.
+// Up builds the root file system if it does not exist, and creates and boots the machines in parallel. It returns when
+// all of them accept SSH connections. If it fails, it removes everything that it created.
 func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 	if err := Require(); err != nil {
 		return nil, err
@@ -176,12 +174,12 @@ func Up(ctx context.Context, o Options) (lab *Lab, err error) {
 	return lab, nil
 }
 
-// inotifyInstances is how many inotify instances the host's root user may have: enough for several labs. Each systemd,
-// containerd and kubelet of every machine has some, and many hosts allow 128 in all.
+// inotifyInstances is the number of inotify instances that the host's root user may have, which is enough for several
+// labs. Each systemd, containerd and kubelet of every machine has some, and many hosts allow 128 in all.
 const inotifyInstances = 1024
 
-// raiseInotify raises the host's limit to inotifyInstances where it is lower. A host that does not allow that keeps its
-// limit: one small lab works with it.
+// raiseInotify raises the host's limit to inotifyInstances if it is lower. A host that does not allow this keeps its
+// limit, which is enough for one small lab.
 func raiseInotify() error {
 	const path = "/proc/sys/fs/inotify/max_user_instances"
 	text, err := os.ReadFile(path)
@@ -202,7 +200,7 @@ func raiseInotify() error {
 	return nil
 }
 
-// Open returns a lab that an earlier process brought up.
+// Open returns a lab that an earlier process created.
 func Open(name string) (*Lab, error) {
 	lab := &Lab{Name: name}
 	text, err := os.ReadFile(filepath.Join(lab.dir(), "lab.json"))
@@ -218,10 +216,10 @@ func Open(name string) (*Lab, error) {
 	return lab, nil
 }
 
-// CacheDir holds the machines' root file system, which rootfs.sh builds once and keeps.
+// CacheDir contains the machines' root file system, which rootfs.sh builds once and keeps.
 const CacheDir = "/var/cache/clusterctl-lab"
 
-// Down ends every machine and removes all that Up made but CacheDir.
+// Down ends every machine and removes everything that Up created, except CacheDir.
 func (l *Lab) Down(ctx context.Context) error {
 	var errs []error
 	for _, m := range l.Machines {
@@ -235,7 +233,7 @@ func (l *Lab) Down(ctx context.Context) error {
 		errs = append(errs, command(ctx, "ip", "netns", "del", "lab-"+l.Name))
 	}
 	errs = append(errs, os.RemoveAll(l.dir()))
-	_ = os.Remove(labsDir) // when it was the last lab
+	_ = os.Remove(labsDir) // succeeds for the last lab
 	return errors.Join(errs...)
 }
 
@@ -249,15 +247,15 @@ func (l *Lab) Machine(name string) *Machine {
 	return nil
 }
 
-// Key is the path of the private SSH key that every machine accepts for root, for
-// admin (who may sudo with the password "admin") and for guest (who may not).
+// Key returns the path of the private SSH key that every machine accepts for root, for admin (who may use sudo with the
+// password "admin") and for guest (who may not).
 func (l *Lab) Key() string { return filepath.Join(l.Home(), ".ssh", "id_ed25519") }
 
-// KnownHosts is the path of a known_hosts file with every machine's key.
+// KnownHosts returns the path of a known_hosts file with every machine's key.
 func (l *Lab) KnownHosts() string { return filepath.Join(l.Home(), ".ssh", "known_hosts") }
 
-// Home is a home directory with that key and those hosts, for programs that look
-// there by themselves.
+// Home returns a home directory with that key and those known hosts, for programs that read them from the home
+// directory.
 func (l *Lab) Home() string { return filepath.Join(l.dir(), "home") }
 
 // Command is exec.CommandContext in the lab's network.
@@ -304,7 +302,7 @@ func (l *Lab) makeNetwork(ctx context.Context, segments []segment) error {
 	return nil
 }
 
-// command runs a command to its end within a minute.
+// command runs a command, with a timeout of a minute.
 func command(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

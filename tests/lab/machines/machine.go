@@ -23,7 +23,7 @@ type Machine struct {
 	Address string
 }
 
-// Start boots the machine, also after PowerCut, and waits until it takes SSH connections.
+// Start boots the machine, also after PowerCut, and waits until it accepts SSH connections.
 func (m *Machine) Start(ctx context.Context) error {
 	if m.leader() != 0 {
 		return nil
@@ -33,9 +33,8 @@ func (m *Machine) Start(ctx context.Context) error {
 		return err
 	}
 	defer console.Close()
-	// A machine gets a cgroup of its own in every hierarchy before it starts, so
-	// that its root there is its own, as on real hardware. /var/lib/containerd and
-	// /var/lib/etcd are directories of the host, since overlays don't nest.
+	// A machine gets its own cgroup in every hierarchy before it starts, so that it sees its own root there, as on real
+	// hardware. /var/lib/containerd and /var/lib/etcd are directories of the host, because overlays do not nest.
 	script := `set -e
 for c in /sys/fs/cgroup/*/; do
 	mkdir -p $c$CGROUP
@@ -52,7 +51,7 @@ exec "$@"`
 		"--bind=/dev/kmsg", "--resolv-conf=off")
 	cmd.Env = append(os.Environ(), "CGROUP="+m.cgroup())
 	cmd.Stdout, cmd.Stderr = console, console
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // outlives a lab command line that ends
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the machine outlives the command that starts it
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start machine %s: %w", m.Name, err)
 	}
@@ -77,7 +76,7 @@ exec "$@"`
 	}
 }
 
-// PowerCut ends the machine as a power cut does: nothing is told, the disk is kept.
+// PowerCut ends the machine as a power cut does: its processes get no signal to shut down, and the disk is kept.
 func (m *Machine) PowerCut(ctx context.Context) error {
 	pid := m.nspawn()
 	if pid == 0 {
@@ -99,7 +98,7 @@ func (m *Machine) PowerCut(ctx context.Context) error {
 	return os.Remove(m.path("pid"))
 }
 
-// Cut takes the machine off the network; Heal puts it back.
+// Cut disconnects the machine from the network. Heal undoes it.
 func (m *Machine) Cut(ctx context.Context) error { return m.link(ctx, "down") }
 
 // Heal undoes Cut.
@@ -109,7 +108,7 @@ func (m *Machine) link(ctx context.Context, state string) error {
 	return command(ctx, "nsenter", "--net="+m.lab.netns(), "ip", "link", "set", "vb-"+m.Name, state)
 }
 
-// SSH is a command that runs line on the machine as a user, by way of the lab's network.
+// SSH returns a command that runs line on the machine as a user, over SSH in the lab's network.
 func (m *Machine) SSH(ctx context.Context, user, line string) *exec.Cmd {
 	args := []string{"-i", m.lab.Key(), "-o", "UserKnownHostsFile=" + m.lab.KnownHosts(), "-o", "IdentitiesOnly=yes",
 		"-o", "ConnectTimeout=5", "-o", "LogLevel=ERROR", user + "@" + m.Address}
@@ -119,8 +118,8 @@ func (m *Machine) SSH(ctx context.Context, user, line string) *exec.Cmd {
 	return m.lab.Command(ctx, "ssh", args...)
 }
 
-// Run runs a shell command as root on the machine and returns what it printed. It enters the machine's namespaces: a
-// session of SSH for each command of a test cost a twentieth of the time of all suites.
+// Run runs a shell command as root on the machine and returns its output. It enters the machine's namespaces instead of
+// using SSH, because SSH sessions took a twentieth of the time of all suites.
 func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	leader := m.leader()
 	if leader == 0 {
@@ -148,7 +147,7 @@ func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 		"-c",
 		line,
 	)
-	cmd.WaitDelay = 5 * time.Second // the command itself is a child of nsenter, and may hold its output open
+	cmd.WaitDelay = 5 * time.Second // the command is a child of nsenter, and may keep its output open
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -158,7 +157,7 @@ func (m *Machine) Run(ctx context.Context, line string) (string, error) {
 	return string(out), nil
 }
 
-// create lays the machine's disk: an overlay over the common root.
+// create creates the machine's disk, which is an overlay over the common root.
 func (m *Machine) create(ctx context.Context, base string, disk int64) error {
 	if err := os.MkdirAll(m.path("root"), 0o755); err != nil {
 		return err
@@ -243,8 +242,8 @@ func (m *Machine) console() string {
 	return tail(string(text), 500)
 }
 
-// nspawn is the process that holds the machine, 0 when there is none. A process that
-// took over the number is told apart by its cgroup.
+// nspawn returns the process id of systemd-nspawn for the machine, or 0. If another process has reused the id, its
+// cgroup shows it.
 func (m *Machine) nspawn() int {
 	text, err := os.ReadFile(m.path("pid"))
 	if err != nil {
@@ -265,7 +264,7 @@ func (m *Machine) nspawn() int {
 	return pid
 }
 
-// leader is the machine's process 1, 0 when it does not run.
+// leader returns the process id of the machine's process 1, or 0 if the machine is off.
 func (m *Machine) leader() int {
 	pid := m.nspawn()
 	if pid == 0 {

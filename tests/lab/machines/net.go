@@ -18,8 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Dial connects from within the lab's network. The signature is that of
-// http.Transport's DialContext.
+// Dial connects from the lab's network. Its signature is that of http.Transport's DialContext.
 func (l *Lab) Dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -27,8 +26,7 @@ func (l *Lab) Dial(ctx context.Context, kind, address string) (net.Conn, error) 
 	}
 	results := make(chan result, 1)
 	go func() {
-		// The thread is left in the lab's namespace and ends with the goroutine,
-		// as it stays locked to it.
+		// The thread stays in the lab's namespace. It remains locked to the goroutine and ends with it.
 		runtime.LockOSThread()
 		handle, err := netns.GetFromPath(l.netns())
 		if err != nil {
@@ -47,7 +45,7 @@ func (l *Lab) Dial(ctx context.Context, kind, address string) (net.Conn, error) 
 	return r.conn, r.err
 }
 
-// makeKeys makes the key pair that all machines accept.
+// makeKeys creates the key pair that all machines accept.
 func (l *Lab) makeKeys() error {
 	private, public, err := newKey()
 	if err != nil {
@@ -62,7 +60,7 @@ func (l *Lab) makeKeys() error {
 	return os.WriteFile(l.Key()+".pub", ssh.MarshalAuthorizedKey(public), 0o644)
 }
 
-// hostKey makes a machine's own key and adds it to the lab's known hosts.
+// hostKey creates a machine's own key and adds it to the lab's known hosts.
 func (l *Lab) hostKey(address string) ([]byte, error) {
 	private, public, err := newKey()
 	if err != nil {
@@ -91,7 +89,7 @@ func newKey() ([]byte, ssh.PublicKey, error) {
 	return pem.EncodeToMemory(block), sshKey, err
 }
 
-// removeCgroups removes what machines and their pods made below the lab's cgroups.
+// removeCgroups removes the cgroups of machines and their pods below the lab's cgroups.
 func (l *Lab) removeCgroups() error {
 	roots, err := filepath.Glob("/sys/fs/cgroup/*/clusterctl-lab-" + l.Name)
 	if err != nil {
@@ -116,7 +114,7 @@ func (l *Lab) removeCgroups() error {
 	return errors.Join(errs...)
 }
 
-// removeEmptied removes a cgroup whose last process may still be on its way out.
+// removeEmptied removes a cgroup, and waits if its last process is still ending.
 func removeEmptied(dir string) error {
 	deadline := time.Now().Add(5 * time.Second)
 	for {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Reboots boots a machine again whenever its system has gone down by itself, as firmware does, until stop is called;
-// that returns how often, and what went wrong.
+// Reboots boots a machine again whenever its system has shut down by itself, as firmware does, until stop is called.
+// stop returns the number of boots and the first error.
 func (m *Machine) Reboots(ctx context.Context) (stop func() (int, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -22,7 +22,7 @@ func (m *Machine) Reboots(ctx context.Context) (stop func() (int, error)) {
 			if m.nspawn() != 0 {
 				continue
 			}
-			if failed = m.Start(context.WithoutCancel(ctx)); failed != nil { // once begun it boots to the end
+			if failed = m.Start(context.WithoutCancel(ctx)); failed != nil { // a boot that has begun is not canceled
 				return
 			}
 			boots++

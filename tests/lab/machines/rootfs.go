@@ -13,12 +13,12 @@ import (
 	"syscall"
 )
 
-// The script is a file of its own so that make demo can run it while this program is being built.
+// rootFSScript is a separate file so that make demo can run it while this program is being built.
 //
 //go:embed rootfs.sh
 var rootFSScript []byte
 
-// rootFS returns the directory of the machines' common root, and builds it when it is not there.
+// rootFS returns the directory of the machines' common root, and builds it if it does not exist.
 func rootFS(ctx context.Context, log io.Writer) (string, error) {
 	folder, err := os.MkdirTemp("", "clusterctl-lab")
 	if err != nil {
@@ -32,7 +32,7 @@ func rootFS(ctx context.Context, log io.Writer) (string, error) {
 	var dir, told bytes.Buffer
 	cmd := exec.CommandContext(ctx, "sh", script)
 	cmd.Stdout, cmd.Stderr = &dir, io.MultiWriter(&told, log)
-	// The whole group ends with ctx: mmdebstrap must not go on by itself.
+	// ctx ends the whole process group, so that mmdebstrap does not keep running.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	if err := cmd.Run(); err != nil {

@@ -1,4 +1,4 @@
-// Package verb is what the commands lab and demo do with the machines of a lab that is up.
+// Package verb implements the verbs of the commands lab and demo for the machines of a running lab.
 package verb
 
 import (
@@ -12,7 +12,7 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// Usage describes the verbs that Run knows.
+// Usage describes the verbs that Run implements.
 const Usage = `  list                  names, addresses
   ssh MACHINE [LINE]    a shell, or one command line, as root
   cut MACHINE           take a machine off the network
@@ -21,10 +21,10 @@ const Usage = `  list                  names, addresses
   start MACHINE         boot it again
 `
 
-// ErrUnknown is returned for a verb that Run does not know.
+// ErrUnknown is returned for a verb that Run does not implement.
 var ErrUnknown = errors.New("unknown command")
 
-// Run carries out the verb args[0] with the arguments that follow it.
+// Run runs the verb args[0] with the other arguments.
 func Run(ctx context.Context, lab *machines.Lab, args []string) error {
 	verb, args := args[0], args[1:]
 	on := map[string]func(*machines.Machine) error{
@@ -58,7 +58,8 @@ func Attach(cmd *exec.Cmd) error {
 	return cmd.Run()
 }
 
-// Exit ends the process after a command: with the status of a program that it ran, or with 1 and a message on stderr.
+// Exit ends the process after a command: with the exit status of a program that it ran, or with status 1 and a message
+// on stderr.
 func Exit(program string, err error) {
 	var status *exec.ExitError
 	switch {

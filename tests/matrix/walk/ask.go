@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// dial opens a connection, from one of the ports that the question is for.
+// dial opens a connection. For UDP it uses one of the source ports of the question, if the question has some.
 func (a Ask) dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err error) {
 	if a.Protocol != "UDP" || a.Ports == 0 {
 		return (&net.Dialer{}).DialContext(ctx, strings.ToLower(a.Protocol), to.String())
@@ -28,7 +28,7 @@ func (a Ask) dial(ctx context.Context, to netip.AddrPort) (c net.Conn, err error
 	return c, err
 }
 
-// plain asks over TCP, where the server speaks first, or by a datagram.
+// plain asks over TCP, where the server sends first, or with a datagram.
 func (a Ask) plain(ctx context.Context, to netip.AddrPort) (reply, error) {
 	c, err := a.dial(ctx, to)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a Ask) http(ctx context.Context, to netip.AddrPort) (reply, error) {
 		return reply{}, err
 	}
 	r.Host = a.Host
-	// Whether the certificate is the host's is what matters here, not who has signed it.
+	// The test checks that the certificate is for the host, and not who has signed it.
 	client := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
@@ -96,7 +96,7 @@ func (a Ask) http(ctx context.Context, to netip.AddrPort) (reply, error) {
 	return read(string(text))
 }
 
-// read reads what a server says: its name, and whom it sees.
+// read parses the answer of a server: its name, and the client's address as the server sees it.
 func read(text string) (reply, error) {
 	words := strings.Fields(text)
 	if len(words) != 2 {

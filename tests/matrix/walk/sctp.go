@@ -14,27 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SCTP is spoken below the kernel's own, which many kernels do not have: a client sends the packet with which an
-// association begins (INIT), and the server answers it (INIT ACK) with a parameter of its own. Both pass translation of
-// addresses and tracking as those of a socket do. Raw sockets need CAP_NET_RAW, which containers have by default.
+// SCTP is implemented with raw sockets, because many kernels do not support it. A client sends the first packet of an
+// association (INIT), and the server answers it (INIT ACK) with a parameter of its own. Address translation and
+// connection tracking treat both as the packets of SCTP sockets. Raw sockets need CAP_NET_RAW, which containers have by
+// default.
 
 const (
 	protocolSCTP = 132
 	chunkInit    = 1
 	chunkInitAck = 2
-	// of the name and address in an INIT ACK; one whose first two bits are set is skipped by those who do not know it
+	// parameter is the type of the parameter with the name and address in an INIT ACK. Receivers that do not know a
+	// type whose first two bits are set skip the parameter.
 	parameter = 0xC0FE
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// packet is what matters of a packet of one chunk INIT or INIT ACK.
+// packet contains the relevant fields of a packet with one INIT or INIT ACK chunk.
 type packet struct {
 	from, to uint16
-	tag      uint32 // of the packet
+	tag      uint32 // verification tag of the packet
 	chunk    byte
-	initiate uint32 // the tag that packets to the sender will have
-	text     string // of the parameter
+	initiate uint32 // verification tag for packets to the sender
+	text     string // content of the parameter
 }
 
 func (p packet) bytes() []byte {
@@ -48,7 +50,7 @@ func (p packet) bytes() []byte {
 	binary.BigEndian.PutUint32(b[20:], 65536) // window
 	binary.BigEndian.PutUint16(b[24:], 1)     // streams out and in
 	binary.BigEndian.PutUint16(b[26:], 1)
-	binary.BigEndian.PutUint32(b[28:], 1) // first number
+	binary.BigEndian.PutUint32(b[28:], 1) // first transmission sequence number
 	if len(text) > 0 {
 		b = binary.BigEndian.AppendUint16(b, parameter)
 		b = binary.BigEndian.AppendUint16(b, uint16(4+len(text)))
@@ -81,7 +83,7 @@ func readPacket(b []byte) (p packet, ok bool) {
 	return p, p.chunk == chunkInit || p.chunk == chunkInitAck
 }
 
-// raw opens a socket that gets packets of SCTP. Reading from it waits a tenth of a second at most.
+// raw opens a socket that receives SCTP packets. A read waits for at most a tenth of a second.
 func raw(family int) (int, error) {
 	fd, err := unix.Socket(family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocolSCTP)
 	if err != nil {
@@ -94,7 +96,7 @@ func raw(family int) (int, error) {
 	return fd, nil
 }
 
-// receive reads one packet; of IPv4 raw sockets give the head of IP as well.
+// receive reads one packet. For IPv4, raw sockets return the IP header too.
 func receive(fd int, b []byte) (p packet, from unix.Sockaddr, ok bool, err error) {
 	n, from, err := unix.Recvfrom(fd, b, 0)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
@@ -152,11 +154,11 @@ func sender(from unix.Sockaddr) netip.Addr {
 	return netip.Addr{}
 }
 
-// asking is held by one question at a time for each address: a message that a packet was refused does not say to a raw
-// socket which one.
+// asking has a mutex for each address, which allows one question at a time. An error that a packet was refused does not
+// show which packet of the raw sockets it was.
 var asking sync.Map
 
-// sctp begins an association, and leaves it at that.
+// sctp sends the first packet of an association and waits for the answer.
 func sctp(wait time.Duration, to netip.AddrPort) (reply, error) {
 	lock, _ := asking.LoadOrStore(to.Addr(), &sync.Mutex{})
 	lock.(*sync.Mutex).Lock()
@@ -170,7 +172,7 @@ func sctp(wait time.Duration, to netip.AddrPort) (reply, error) {
 		return reply{}, err
 	}
 	defer unix.Close(fd)
-	if err := unix.Connect(fd, address); err != nil { // so that refusals come
+	if err := unix.Connect(fd, address); err != nil { // connected sockets report refusals
 		return reply{}, err
 	}
 	mine := packet{from: uint16(20000 + rand.IntN(40000)), to: to.Port(), chunk: chunkInit, initiate: rand.Uint32() | 1}

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// filler is how much follows the answer on a connection, so that the largest packets that there are go the way as well:
-// one that has to be wrapped, and does not fit any more, would never arrive.
+// filler is the number of bytes that follow the answer on a connection, so that packets of the maximum size are sent
+// too. An encapsulated packet that exceeds the MTU would not arrive.
 const filler = 64 << 10
 
-// Serve answers by all protocols at an address with its own name and the client's address, until the context ends:
-// connections of TCP when they begin, datagrams, and the first packets of associations of SCTP.
+// Serve answers at an address with its own name and the client's address, by all protocols, until the context ends. It
+// answers TCP connections when they open, datagrams, and the first packets of SCTP associations.
 func Serve(ctx context.Context, name, address string) error {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -57,7 +57,8 @@ func Serve(ctx context.Context, name, address string) error {
 	return g.Wait()
 }
 
-// Who answers requests of HTTP likewise. A proxy before it says in a field who its client is.
+// Who returns a handler with the same answer for HTTP requests. A proxy in front of it gives the client's address in a
+// header.
 func Who(name string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := client(r.RemoteAddr)
@@ -68,7 +69,7 @@ func Who(name string) http.Handler {
 	})
 }
 
-// client is the address of an address and port, without what marks one of IPv4 on a socket of both families.
+// client returns the address of an address and port, without the IPv4-mapped prefix of dual-stack sockets.
 func client(from string) string {
 	is, err := netip.ParseAddrPort(from)
 	if err != nil {
@@ -77,7 +78,7 @@ func client(from string) string {
 	return is.Addr().Unmap().String()
 }
 
-// ended is nil when a context has ended, since then listeners end with an error.
+// ended returns nil if the context has ended, because listeners then return an error.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

@@ -1,6 +1,6 @@
-// Package walk has the two ends of the matrix of packets: a client that asks many addresses by many protocols at once
-// and says what came of each, and servers that answer with their own name and the client's address. What has to come of
-// it, it leaves to the matrix.
+// Package walk implements the two ends of the matrix of packets: a client that sends questions to many addresses by
+// many protocols at once and reports the outcomes, and servers that answer with their own name and the client's
+// address. The matrix decides which outcomes are correct.
 package walk
 
 import (
@@ -24,43 +24,43 @@ type Ask struct {
 	ID       string
 	Protocol string // TCP, UDP, SCTP, HTTP or HTTPS
 	Family   int    // 4 or 6
-	To       string // host:port; a host that is a name is asked of Names
-	Names    string // host:port of a name server; empty for those of resolv.conf
-	Host     string // of HTTP and HTTPS: who is asked for, also by SNI
+	To       string // host:port; Names resolves a host name
+	Names    string // host:port of a name server; empty: those of resolv.conf
+	Host     string // of HTTP and HTTPS: the Host header and the SNI
 	Wait     time.Duration
-	Tries    int // how often; 0 is once
-	Ports    int // the first of the ports, PortsOfAsk of them, that UDP is sent from; 0 is any
+	Tries    int // number of attempts; 0: one
+	Ports    int // the first of PortsOfAsk source ports for UDP; 0: any
 }
 
-// PortsOfAsk is how many ports there are for a question.
+// PortsOfAsk is the number of source ports of a question.
 const PortsOfAsk = 9000
 
-// Answer is what came of an Ask.
+// Answer is the outcome of an Ask.
 type Answer struct {
 	ID      string
-	Outcome string   // of all tries; where they differ, of the first that was not Reached
-	Servers []string // who answered, sorted
-	Clients []string // as whom the client was seen, sorted
-	Detail  string   // what the system said
+	Outcome string   // of all attempts; if they differ, of the first that was not Reached
+	Servers []string // names of the servers that answered, sorted
+	Clients []string // client addresses that the servers saw, sorted
+	Detail  string   // error text of the system
 	Took    time.Duration
 }
 
-// What may come of an Ask. HTTP may have other statuses as well: "status 404".
+// Outcomes of an Ask. HTTP can also have the outcome of its status: "status 404".
 const (
 	Reached   = "reached"
 	Refused   = "refused"
 	Dropped   = "dropped"
-	NoWay     = "no way there" // no route leads there, or nobody has the address
+	NoWay     = "no way there" // there is no route, or no host has the address
 	NoName    = "no such name"
-	Forbidden = "forbidden" // by its own machine, which tells a process that sends UDP no more of refusing and dropping
-	Ended     = "ended"     // a connection that was taken ended without a word
-	broken    = "broken"    // something else
+	Forbidden = "forbidden" // refused by the client's own machine, which for UDP does not tell refusing from dropping
+	Ended     = "ended"     // an accepted connection ended without data
+	broken    = "broken"    // another error
 )
 
-// atOnce is how many questions are open at a time.
+// atOnce is the maximum number of open questions.
 const atOnce = 64
 
-// Run reads questions, a line of JSON each, and writes their answers in the order in which they come.
+// Run reads questions, each a line of JSON, and writes answers in the order in which they arrive.
 func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -85,7 +85,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	return cmp.Or(lines.Err(), failed)
 }
 
-// reply is what came of one try.
+// reply is the answer to one attempt.
 type reply struct{ server, client string }
 
 func (a Ask) do(ctx context.Context) Answer {
@@ -109,7 +109,8 @@ func (a Ask) do(ctx context.Context) Answer {
 	return is
 }
 
-// addresses are those of the host of a question, sorted, so that as many tries as there are addresses ask each.
+// addresses returns the addresses of a question's host, sorted. With as many attempts as addresses, each address is
+// asked once.
 func (a Ask) addresses(ctx context.Context) (list []netip.AddrPort, err error) {
 	if one, err := netip.ParseAddrPort(a.To); err == nil {
 		return []netip.AddrPort{one}, nil
@@ -155,7 +156,7 @@ func (a Ask) once(ctx context.Context, to netip.AddrPort) (reply, error) {
 	return reply{}, fmt.Errorf("no protocol is called %q", a.Protocol)
 }
 
-// status is an answer of HTTP that is not OK.
+// status is the error of an HTTP answer with another status than OK.
 type status int
 
 func (s status) Error() string { return fmt.Sprintf("status %d", int(s)) }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is where the types belong.
+// GroupVersion is the group and version of the types.
 var GroupVersion = schema.GroupVersion{Group: "operator.example.com", Version: "v1"}
 
 // Site is a web site.
@@ -18,26 +18,26 @@ type Site struct {
 	Status            SiteStatus `json:"status,omitempty"`
 }
 
-// SiteSpec is what is wanted.
+// SiteSpec is the desired state.
 type SiteSpec struct {
 	Image    string `json:"image"`
 	Replicas int32  `json:"replicas,omitempty"`
 	Message  string `json:"message,omitempty"`
 }
 
-// SiteStatus is what there is.
+// SiteStatus is the observed state.
 type SiteStatus struct {
 	Ready int32 `json:"ready"`
 }
 
-// SiteList is some of them.
+// SiteList is a list of sites.
 type SiteList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Site `json:"items"`
 }
 
-// Hub says that other versions are converted to this one and from it.
+// Hub marks this version as the one through which others are converted.
 func (*Site) Hub() {}
 
 // DeepCopyObject implements runtime.Object.
@@ -58,7 +58,7 @@ func (l *SiteList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Add makes a scheme know the types.
+// Add adds the types to a scheme.
 func Add(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Site{}, &SiteList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

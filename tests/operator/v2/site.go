@@ -1,5 +1,4 @@
-// Package v2 is the version of a Site that the tests' operator works with: it says the
-// same as v1 in other words.
+// Package v2 is the version of a Site that the tests' operator works with. It has the content of v1 in other fields.
 package v2
 
 import (
@@ -13,38 +12,38 @@ import (
 	v1 "clusterctl/tests/operator/v1"
 )
 
-// GroupVersion is where the types belong.
+// GroupVersion is the group and version of the types.
 var GroupVersion = schema.GroupVersion{Group: "operator.example.com", Version: "v2"}
 
 // Site is a web site.
 type Site struct {
-	metav1.TypeMeta   `           json:",inline"`
-	metav1.ObjectMeta `           json:"metadata,omitempty"`
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Spec              SiteSpec   `json:"spec,omitempty"`
 	Status            SiteStatus `json:"status,omitempty"`
 }
 
-// SiteSpec is what is wanted.
+// SiteSpec is the desired state.
 type SiteSpec struct {
 	Container Container `json:"container"`
 	Replicas  int32     `json:"replicas,omitempty"`
 	Text      string    `json:"text,omitempty"`
 }
 
-// Container is what runs.
+// Container is the container of a site.
 type Container struct {
 	Image string `json:"image"`
 }
 
-// SiteStatus is what there is.
+// SiteStatus is the observed state.
 type SiteStatus struct {
 	Ready int32 `json:"ready"`
 }
 
-// SiteList is some of them.
+// SiteList is a list of sites.
 type SiteList struct {
-	metav1.TypeMeta `       json:",inline"`
-	metav1.ListMeta `       json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Site `json:"items"`
 }
 
@@ -94,7 +93,7 @@ func (l *SiteList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Add makes a scheme know the types.
+// Add adds the types to a scheme.
 func Add(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Site{}, &SiteList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -13,7 +13,7 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// checks are run one after the other on each file system. Those of bounds are for those that have them.
+// checks run one after the other on each file system. Those with bounds run only on file systems with quotas.
 var checks = []struct {
 	name   string
 	bounds bool
@@ -90,7 +90,7 @@ func stops(n *node) error {
 	return n.free(before.ID)
 }
 
-// full says whether what stopped a writer is a quota: xfs calls that of a project a lack of room.
+// full reports whether a quota stopped a writer. For a project quota, xfs reports that no space is left.
 func full(why string) bool {
 	return strings.Contains(why, "disk quota exceeded") || strings.Contains(why, "no space left")
 }
@@ -151,7 +151,7 @@ func differ(n *node) error {
 	if err != nil {
 		return err
 	}
-	// As an admin's copy has it.
+	// This happens if an administrator copies a volume with its attributes.
 	if err := volume.MachineProjects().SetRecord(n.at(names[1]), first); err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func suspects(n *node) error {
 	if err != nil {
 		return err
 	}
-	// The root of a container may do so.
+	// The root user of a container may do this.
 	if err := k.SetProject(n.at("pvc-a"), b.ID); err != nil {
 		return err
 	}
@@ -204,8 +204,8 @@ func suspects(n *node) error {
 	return n.gone("pvc-b")
 }
 
-// survives kills a process that makes, grows and removes volumes at moments at random, and looks each time at what the
-// next finds.
+// survives kills a process that creates, grows and removes volumes at random moments. After each kill it checks what
+// the next process finds.
 func survives(n *node) error {
 	if err := n.made("pvc-kept"); err != nil {
 		return err
@@ -251,7 +251,7 @@ func survives(n *node) error {
 	return n.gone("pvc-kept")
 }
 
-// work is what survives kills.
+// work is the process that survives kills.
 func work() {
 	n := newNode()
 	for size := int64(4 * mebi); ; size += mebi {
@@ -272,7 +272,7 @@ func work() {
 	}
 }
 
-// bounded looks whether volumes that are to hold 4 MiB do, where the file system bounds any.
+// bounded checks that volumes have a quota of 4 MiB, if the file system supports quotas.
 func (n *node) bounded(names ...string) error {
 	for _, name := range names {
 		if q, err := n.Projects.Quota(n.at(name)); !errors.Is(err, volume.ErrNoQuota) &&
@@ -283,7 +283,7 @@ func (n *node) bounded(names ...string) error {
 	return nil
 }
 
-// gone removes volumes, and looks whether their projects are free.
+// gone removes volumes, and checks that their projects are free.
 func (n *node) gone(names ...string) error {
 	for _, name := range names {
 		r, err := record(n, name)
@@ -307,7 +307,7 @@ func record(n *node, name string) (volume.Record, error) {
 	return volume.MachineProjects().Record(n.at(name))
 }
 
-// free looks whether a project has no limit any more.
+// free checks that a project no longer has a limit.
 func (n *node) free(id uint32) error {
 	k := volume.MachineProjects()
 	if id == 0 || k.Enforced(n.Provisioned) != nil {

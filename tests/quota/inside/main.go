@@ -1,5 +1,5 @@
-// Command inside is the first process of a machine in user mode, whose kernel has the quotas that many others are built
-// without. It holds the kubelet's volumes to what file systems with project quotas, and one without, make of them.
+// Command inside is the init process of a user-mode Linux machine, whose kernel has the quotas that many other kernels
+// lack. It tests the kubelet's volumes on file systems with project quotas, and on file systems without.
 package main
 
 import (
@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A system is a file system to hold volumes to.
+// system is a file system on which to test volumes.
 type system struct {
 	name, kind, device, options string
 	bounds                      bool
 }
 
 func main() {
-	// Children: who is killed in the middle of its work, and who writes as containers do, without the right to exceed
-	// quotas.
+	// Child processes: one that is killed in the middle of its work, and one that writes as containers do, without the
+	// right to exceed quotas.
 	if len(os.Args) > 1 && os.Args[1] == "work" {
 		work()
 		return
@@ -68,7 +68,7 @@ func outcome() string {
 
 const mnt = "/mnt/fs"
 
-// prepare makes of a bare kernel what the checks need. The root is the machine's around it, and read-only.
+// prepare prepares a bare kernel for the checks. The root file system is that of the host, and is read-only.
 func prepare() error {
 	for _, m := range []struct{ what, at string }{{"proc", "/proc"}, {"tmpfs", "/mnt"}} {
 		if err := unix.Mount(m.what, m.at, m.what, 0, ""); err != nil {

@@ -22,11 +22,11 @@ import (
 	"clusterctl/daemons/kubelet/volume"
 )
 
-// node is a kubelet's volumes, with claims of the sizes in bytes that it is told.
+// node is a kubelet's volumes, with claims of the sizes in bytes in sizes.
 type node struct {
 	*volume.Manager
 	sizes     map[string]int64
-	unbounded []string // why, each time
+	unbounded []string // the reason each time a volume had no bound
 }
 
 const mebi = 1 << 20
@@ -46,7 +46,7 @@ func newNode() *node {
 
 func (n *node) at(name string) string { return filepath.Join(n.Provisioned, name) }
 
-// use has a pod use a volume of a size. done ends the pod.
+// use makes a pod use a volume of a size. done ends the pod.
 func (n *node) use(name string, bytes int64) (done func() error, err error) {
 	n.sizes[name] = bytes
 	p := &corev1.Pod{
@@ -59,7 +59,7 @@ func (n *node) use(name string, bytes int64) (done func() error, err error) {
 	return done, err
 }
 
-// made uses a volume once.
+// made creates volumes by using each once.
 func (n *node) made(names ...string) error {
 	for _, name := range names {
 		done, err := n.use(name, 4*mebi)
@@ -118,9 +118,10 @@ func (s source) Volume(_ context.Context, name string) (*corev1.PersistentVolume
 	}, nil
 }
 
-// fill writes bytes into a new file as an ordinary user, and returns how many there was room for, and what stopped it.
+// fill writes bytes into a new file as an ordinary user. It returns how many it could write, and the error that stopped
+// it.
 func fill(path string, bytes int64) (int64, string, error) {
-	// Like a container it comes to the directory without the directories that it is in.
+	// Like a container, the process has access to the directory without access to its parent directories.
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return 0, "", err
@@ -143,7 +144,7 @@ func fill(path string, bytes int64) (int64, string, error) {
 	return wrote, rest, err
 }
 
-// write is what fill runs.
+// write is the process that fill runs.
 func write(path, bytes string) {
 	left, err := strconv.ParseInt(bytes, 10, 64)
 	wrote := int64(0)

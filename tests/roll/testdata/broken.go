@@ -1,4 +1,4 @@
-// Compiled into cmd/clusterctl by way of an overlay, this makes a release of which one daemon does not work.
+// This file is compiled into cmd/clusterctl with an overlay. It makes a release in which one daemon does not work.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// broken is DAEMON AFTER, as "kube-apiserver 0s"; the linker sets it.
+// broken is a daemon and the time after which it fails, such as "kube-apiserver 0s". The linker sets it.
 var broken string
 
 func init() {

@@ -11,34 +11,34 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// httpRoute is an HTTPRoute, with what has become of it.
+// httpRoute is an HTTPRoute with its state.
 type httpRoute struct {
 	key      route.Key
 	object   *gatewayv1.HTTPRoute
-	named    []route.Key // Gateways
+	named    []route.Key // Gateways in its parent references
 	services []route.Key
-	backends []*route.Backend // that it uses, one for each time it names it
+	backends []*route.Backend // one use for each reference to a backend
 	places   []route.Place
-	refused  *verdict // why it is not accepted, wherever it wants to be
+	refused  *verdict // why it is rejected by all parents
 	resolved verdict
 	parents  []parent
 	attached []*attachment
 }
 
-// parent is a Gateway of ours that a route names.
+// parent is a parent reference to a Gateway of this proxy.
 type parent struct {
 	ref      gatewayv1.ParentReference
 	accepted verdict
 }
 
-// attachment is a route at a listener, for some hosts.
+// attachment is the attachment of a route to a listener for some hosts.
 type attachment struct {
 	route    *httpRoute
 	listener *listener
 	hosts    []string
 }
 
-// older orders routes: of rules that are alike, that of the older route counts.
+// older orders routes. Among equal rules, that of the older route takes precedence.
 func older(a, b *httpRoute) int {
 	if c := a.object.CreationTimestamp.Time.Compare(b.object.CreationTimestamp.Time); c != 0 {
 		return c
@@ -46,7 +46,7 @@ func older(a, b *httpRoute) int {
 	return cmp.Or(strings.Compare(a.key.Namespace, b.key.Namespace), strings.Compare(a.key.Name, b.key.Name))
 }
 
-// updateRoute reads a route anew and attaches it where it may be.
+// updateRoute parses a route again and attaches it to its listeners.
 func (b *Builder) updateRoute(key route.Key) {
 	r := b.routes[key]
 	if r == nil {
@@ -66,7 +66,7 @@ func (b *Builder) updateRoute(key route.Key) {
 		delete(b.routes, key)
 	} else {
 		*r = httpRoute{key: key, object: r.object}
-		b.compile(r) // before the old backends are let go: those that stay are kept
+		b.compile(r) // before the old backends are released, so that shared backends are kept
 		for i := range r.object.Spec.ParentRefs {
 			b.attach(r, r.object.Spec.ParentRefs[i])
 		}
@@ -76,7 +76,7 @@ func (b *Builder) updateRoute(key route.Key) {
 	}
 }
 
-// attach attaches a route to the listeners that a reference means.
+// attach attaches a route to the listeners of a parent reference.
 func (b *Builder) attach(r *httpRoute, ref gatewayv1.ParentReference) {
 	if ptr.Deref(ref.Group, gatewayv1.GroupName) != gatewayv1.GroupName || ptr.Deref(ref.Kind, "Gateway") != "Gateway" {
 		return
@@ -89,7 +89,7 @@ func (b *Builder) attach(r *httpRoute, ref gatewayv1.ParentReference) {
 	r.named = append(r.named, key)
 	g := b.gateways[key]
 	if g == nil {
-		return // another's, or not there yet
+		return // it belongs to another controller, or does not exist yet
 	}
 	p := parent{ref, bad(string(gatewayv1.RouteReasonNoMatchingParent), "the Gateway has no such listener")}
 	switch {
@@ -102,7 +102,7 @@ func (b *Builder) attach(r *httpRoute, ref gatewayv1.ParentReference) {
 }
 
 func (b *Builder) attachTo(r *httpRoute, g *gateway, ref gatewayv1.ParentReference, v verdict) verdict {
-	rank := 0 // how near it has come
+	rank := 0 // how many checks the closest listener has passed
 	fail := func(near int, reason gatewayv1.RouteConditionReason, why string) {
 		if near > rank {
 			rank, v = near, bad(string(reason), "%s", why)
@@ -123,7 +123,7 @@ func (b *Builder) attachTo(r *httpRoute, g *gateway, ref gatewayv1.ParentReferen
 		}
 		rank, v = 3, good(string(gatewayv1.RouteReasonAccepted))
 		a := &attachment{r, l, hosts}
-		if old := l.attached[r.key]; old != nil { // two references to one listener
+		if old := l.attached[r.key]; old != nil { // two references to the same listener
 			a.hosts = old.hosts
 			l.detach(old)
 			r.attached = slices.DeleteFunc(r.attached, func(x *attachment) bool { return x == old })
@@ -156,7 +156,7 @@ func (l *listener) detach(a *attachment) {
 	}
 }
 
-// intersect are the hosts that a listener and a route have in common. Neither has to name any.
+// intersect returns the common hosts of a listener and a route. An empty listener hostname or list means all hosts.
 func intersect(of string, hostnames []gatewayv1.Hostname) (hosts []string) {
 	if len(hostnames) == 0 {
 		return []string{of}
@@ -174,7 +174,7 @@ func intersect(of string, hostnames []gatewayv1.Hostname) (hosts []string) {
 	return slices.Compact(hosts)
 }
 
-// below reports whether a name, which may be a wildcard, is covered by a wildcard.
+// below reports whether a name, which may itself be a wildcard, is covered by a wildcard.
 func below(name, wildcard string) bool {
 	suffix, ok := strings.CutPrefix(wildcard, "*")
 	return ok && len(name) > len(suffix) && strings.HasSuffix(name, suffix)

@@ -1,6 +1,6 @@
-// Package gateway decides what Gateways and HTTPRoutes mean for the proxy: which listeners it serves with which rules,
-// and what the objects are told of themselves. It is plain values, as package route, whose tables it makes. Watching
-// the API, opening sockets and writing statuses is for others.
+// Package gateway decides how the proxy implements Gateways and HTTPRoutes: which listeners it serves with which rules,
+// and the status of the objects. It works on plain values and builds tables for package route. Other packages watch the
+// API, open sockets and write statuses.
 package gateway
 
 import (
@@ -16,23 +16,23 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// Controller is what a GatewayClass says whose Gateways are for this proxy.
+// Controller is the controller name in the GatewayClasses of this proxy.
 const Controller = shared.Controller
 
-// Options are what a Builder is made with.
+// Options configures a Builder.
 type Options struct {
 	Backends    *route.Backends
-	Certificate func(route.Key) (*tls.Certificate, error) // what a secret has, or why there is nothing
-	Policy      route.Policy                              // where routes say nothing else
-	Counter     func(route.Source) any                    // as route.Options has it
-	// ports of the machines that all Gateways share, and whether TLS is spoken there; nil: each Gateway has addresses
-	// of its own
+	Certificate func(route.Key) (*tls.Certificate, error) // returns the certificate in a secret
+	Policy      route.Policy                              // defaults for settings that routes do not set
+	Counter     func(route.Source) any                    // see route.Options
+	// Shared holds the ports of the machines that all Gateways share, and whether they use TLS. Nil means that each
+	// Gateway has its own addresses.
 	Shared map[int]bool
 }
 
-// Entry is where clients come in: a port of a Gateway with addresses of its own, or of the machines.
+// Entry is a port for clients: of a Gateway with its own addresses, or of the machines.
 type Entry struct {
-	Gateway route.Key // no name: all share the machines' addresses
+	Gateway route.Key // empty if all Gateways share the machines' addresses
 	Port    int
 }
 
@@ -42,27 +42,28 @@ type Served struct {
 	Listeners []*route.Listener
 }
 
-// Builder keeps what tables are made of. It is used by one goroutine at a time. A route that changes costs its hosts, a
-// Gateway that changes its routes.
+// Builder builds listeners from objects. It must be used by one goroutine at a time. A changed route costs its hosts,
+// and a changed Gateway its routes.
 type Builder struct {
 	options    Options
 	classes    map[string]*gatewayv1.GatewayClass
-	objects    map[route.Key]*gatewayv1.Gateway // all, also those of other classes
-	gateways   map[route.Key]*gateway           // ours
+	objects    map[route.Key]*gatewayv1.Gateway // all Gateways, including those of other classes
+	gateways   map[route.Key]*gateway           // Gateways of this proxy
 	routes     map[route.Key]*httpRoute
-	grants     map[string]map[string]*gatewayv1.ReferenceGrant // by namespace, by name
-	namespaces map[string]map[string]string                    // labels
-	ofGateway  map[route.Key]map[route.Key]bool                // the routes that name a Gateway
-	ofService  map[route.Key]map[route.Key]bool                // the routes that name a service
-	ofSecret   map[route.Key]map[route.Key]bool                // the Gateways that name a secret
-	touched    map[route.Key]struct{}                          // secrets whose use has changed since Touched
+	grants     map[string]map[string]*gatewayv1.ReferenceGrant // by namespace, then by name
+	namespaces map[string]map[string]string                    // labels by name
+	ofGateway  map[route.Key]map[route.Key]bool                // routes by Gateway
+	ofService  map[route.Key]map[route.Key]bool                // routes by service
+	ofSecret   map[route.Key]map[route.Key]bool                // Gateways by secret
+	// touched holds the secrets whose use has changed since the last call of Touched.
+	touched map[route.Key]struct{}
 
 	staleGateways, staleRoutes map[route.Key]bool
 	changed                    map[Entry]bool
 	served                     map[Entry]*Served
 }
 
-// NewBuilder returns a Builder that knows nothing.
+// NewBuilder returns a Builder without objects.
 func NewBuilder(o Options) *Builder {
 	return &Builder{
 		options: o, classes: map[string]*gatewayv1.GatewayClass{}, objects: map[route.Key]*gatewayv1.Gateway{},
@@ -76,7 +77,7 @@ func NewBuilder(o Options) *Builder {
 	}
 }
 
-// SetClass tells of a GatewayClass; nil when it is gone.
+// SetClass sets a GatewayClass. class is nil if it was deleted.
 func (b *Builder) SetClass(name string, class *gatewayv1.GatewayClass) {
 	if class == nil {
 		delete(b.classes, name)
@@ -90,7 +91,7 @@ func (b *Builder) SetClass(name string, class *gatewayv1.GatewayClass) {
 	}
 }
 
-// SetGateway tells of a Gateway; nil when it is gone. One that differs in its status alone costs nothing.
+// SetGateway sets a Gateway. g is nil if it was deleted. A change of only the status has no cost.
 func (b *Builder) SetGateway(key route.Key, g *gatewayv1.Gateway) {
 	before := b.objects[key]
 	if g == nil {
@@ -102,14 +103,14 @@ func (b *Builder) SetGateway(key route.Key, g *gatewayv1.Gateway) {
 		return
 	}
 	b.staleGateways[key] = true
-	if b.options.Shared != nil { // what an older one lets go, another may have
+	if b.options.Shared != nil { // a listener that an older Gateway releases can go to another
 		for other := range b.gateways {
 			b.staleGateways[other] = true
 		}
 	}
 }
 
-// SetRoute tells of an HTTPRoute; nil when it is gone. One that differs in its status alone costs nothing.
+// SetRoute sets an HTTPRoute. object is nil if it was deleted. A change of only the status has no cost.
 func (b *Builder) SetRoute(key route.Key, object *gatewayv1.HTTPRoute) {
 	r := b.routes[key]
 	switch {
@@ -126,7 +127,7 @@ func (b *Builder) SetRoute(key route.Key, object *gatewayv1.HTTPRoute) {
 	b.staleRoutes[key] = true
 }
 
-// SetGrant tells of a ReferenceGrant; nil when it is gone.
+// SetGrant sets a ReferenceGrant. grant is nil if it was deleted.
 func (b *Builder) SetGrant(key route.Key, grant *gatewayv1.ReferenceGrant) {
 	if grant == nil {
 		delete(b.grants[key.Namespace], key.Name)
@@ -148,7 +149,7 @@ func (b *Builder) SetGrant(key route.Key, grant *gatewayv1.ReferenceGrant) {
 	}
 }
 
-// SetNamespace tells of a namespace's labels; nil when it is gone.
+// SetNamespace sets a namespace's labels. labels is nil if it was deleted.
 func (b *Builder) SetNamespace(name string, labels map[string]string) {
 	before, there := b.namespaces[name]
 	if labels == nil {
@@ -166,7 +167,7 @@ func (b *Builder) SetNamespace(name string, labels map[string]string) {
 	}
 }
 
-// ServiceChanged has the routes that name a service looked at again.
+// ServiceChanged marks the routes that refer to a service for the next Update.
 func (b *Builder) ServiceChanged(key route.Key) { maps.Copy(b.staleRoutes, b.ofService[key]) }
 
 // Touched returns the secrets whose use by Gateways may have changed since the last call.
@@ -179,15 +180,15 @@ func (b *Builder) Touched() map[route.Key]struct{} {
 // Refers reports whether a Gateway refers to a secret.
 func (b *Builder) Refers(secret route.Key) bool { return len(b.ofSecret[secret]) > 0 }
 
-// SecretChanged has the Gateways that name a secret looked at again.
+// SecretChanged marks the Gateways that refer to a secret for the next Update.
 func (b *Builder) SecretChanged(key route.Key) { maps.Copy(b.staleGateways, b.ofSecret[key]) }
 
-// Update works out what has changed and returns the entries that serve something else than before; nil is an entry that
-// is gone.
+// Update processes all changes and returns the entries that serve something else than before. A nil value means that
+// the entry was removed.
 func (b *Builder) Update() map[Entry]*Served {
 	for key := range b.staleGateways {
 		if g := b.objects[key]; g == nil || !b.ours(string(g.Spec.GatewayClassName)) {
-			b.updateGateway(key) // first of all, so that others may have what it had
+			b.updateGateway(key) // first, so that others can get its ports and hostnames
 			delete(b.staleGateways, key)
 		}
 	}
@@ -229,7 +230,7 @@ func (b *Builder) Update() map[Entry]*Served {
 	return news
 }
 
-// older orders Gateways: where two want the same, the older one gets it.
+// older orders Gateways. If two want the same, the older one gets it.
 func (b *Builder) older(x, y route.Key) int {
 	g, h := b.objects[x], b.objects[y]
 	if g != nil && h != nil {
@@ -240,13 +241,13 @@ func (b *Builder) older(x, y route.Key) int {
 	return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
 }
 
-// ours reports whether a class is for this proxy.
+// ours reports whether a class belongs to this proxy.
 func (b *Builder) ours(class string) bool {
 	c := b.classes[class]
 	return c != nil && c.Spec.ControllerName == Controller
 }
 
-// Has reports whether there is a rule of a source.
+// Has reports whether a source has a rule.
 func (b *Builder) Has(s route.Source) bool {
 	name, ok := strings.CutPrefix(s.Name, sourcePrefix)
 	if !ok {
@@ -258,15 +259,15 @@ func (b *Builder) Has(s route.Source) bool {
 			func(u *route.Backend) bool { return u.Key.Service.Name == s.Service }))
 }
 
-// reference is what a ReferenceGrant may allow.
+// reference is a reference between namespaces that a ReferenceGrant may allow.
 type reference struct {
 	fromKind, fromNamespace string
 	toKind                  string
 	to                      route.Key
 }
 
-// permitted reports whether an object of Gateway API's may name one of the core group: in its own namespace, or where a
-// grant says so.
+// permitted reports whether an object of the Gateway API may refer to an object of the core group: in its own
+// namespace, or if a ReferenceGrant allows it.
 func (b *Builder) permitted(r reference) bool {
 	if r.fromNamespace == r.to.Namespace {
 		return true

@@ -30,7 +30,7 @@ func (r request) Method() string                 { return r.method }
 func (request) Header(string) (string, bool)     { return "", false }
 func (request) Query(name string) (string, bool) { return "", false }
 
-// builder knows a class, two namespaces and the services web and, in namespace other, far.
+// builder returns a Builder with a class, two namespaces and the services web and, in namespace other, far.
 func builder(shared map[int]bool) *Builder {
 	backends := route.NewBackends(func(route.BackendKey) route.Targets { return &targets{} })
 	for _, key := range []route.Key{{Namespace: "shop", Name: "web"}, {Namespace: "other", Name: "far"}} {
@@ -68,7 +68,7 @@ func builder(shared map[int]bool) *Builder {
 	return b
 }
 
-// gatewayOf makes a Gateway of listeners as YAML in one line each.
+// gatewayOf adds a Gateway with listeners, each in one line of YAML.
 func gatewayOf(t *testing.T, b *Builder, name string, age int, listeners ...string) {
 	t.Helper()
 	g := &gatewayv1.Gateway{
@@ -105,7 +105,7 @@ func routeOf(t *testing.T, b *Builder, name string, generation int64, spec strin
 	b.SetRoute(route.Key{Namespace: namespace, Name: name}, r)
 }
 
-// said is a condition as "True/Reason".
+// said returns a condition in the form "True/Reason".
 func said(list []metav1.Condition, kind string) string {
 	c := meta.FindStatusCondition(list, kind)
 	if c == nil {
@@ -119,7 +119,7 @@ var here = Place{
 	Failed:    func(Entry) error { return nil },
 }
 
-// S32
+// Proves S32.
 func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 	const web = `, rules: [{backendRefs: [{name: web, port: 80}]}]}`
 	for _, c := range []struct{ listener, name, spec, accepted, resolved string }{
@@ -187,7 +187,8 @@ func TestRoutesAreToldWhereTheyAreAttachedAndWhyNot(t *testing.T) {
 	}
 }
 
-// Whoever may write a route writes into no connection what other clients' requests and answers could be taken for.
+// A user who may write routes cannot inject data into a connection that would be mistaken for other clients' requests
+// or responses.
 func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 	for filter, ok := range map[string]bool{
 		`{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: X-Shop, value: "a b"}], add: [{name: x-more, value: c}], remove: [x-gone]}}`: true,
@@ -229,11 +230,12 @@ func TestFiltersThatChangeWhereMessagesEndAreRefused(t *testing.T) {
 	}
 }
 
-// S32
+// Proves S32.
 func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 	for _, c := range []struct {
 		listeners []string
-		want      string // of the first: Accepted Conflicted ResolvedRefs Programmed, and Accepted of the Gateway
+		// want is, of the first listener, Accepted Conflicted ResolvedRefs Programmed, then Accepted of the Gateway.
+		want string
 	}{
 		{[]string{"{name: l, port: 80, protocol: HTTP}"}, "True/Accepted False/NoConflicts True/ResolvedRefs " +
 			"True/Programmed True/Accepted"},
@@ -283,7 +285,9 @@ func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 	}
 }
 
-// S32: one route that changes makes the rules of its hosts anew, and nothing else.
+// A changed route only rebuilds the rules of its hosts.
+//
+// Proves S32.
 func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	b := builder(nil)
 	gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}", "{name: m, port: 81, protocol: HTTP}")
@@ -316,7 +320,8 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	if find(before, "a.example", "/") == nil {
 		t.Error("a table that was given away has changed")
 	}
-	routeOf(t, b, "shop/a", 2, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/new")) // its status alone
+	// Only its status has changed.
+	routeOf(t, b, "shop/a", 2, fmt.Sprintf(spec, "g, sectionName: l", "a.example", "/new"))
 	if news := b.Update(); len(news) != 0 {
 		t.Errorf("entries that changed with a status: %v", news)
 	}
@@ -330,7 +335,9 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	}
 }
 
-// S32: where Gateways share the machines' addresses, the older one has what two want, until it lets it go.
+// If Gateways share the machines' addresses, the older one gets a conflicting listener until it is removed.
+//
+// Proves S32.
 func TestGatewaysShareTheMachinesPorts(t *testing.T) {
 	b := builder(map[int]bool{80: false, 443: true})
 	gatewayOf(t, b, "old", 9, "{name: l, port: 80, protocol: HTTP, hostname: a.example}")
@@ -362,7 +369,7 @@ func TestGatewaysShareTheMachinesPorts(t *testing.T) {
 	}
 }
 
-// S32
+// Proves S32.
 func TestReferenceGrantsLetRoutesUseServicesOfOthers(t *testing.T) {
 	b := builder(nil)
 	gatewayOf(t, b, "g", 0, "{name: l, port: 80, protocol: HTTP}")

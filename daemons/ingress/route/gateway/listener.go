@@ -15,15 +15,15 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// gateway is a Gateway of ours.
+// gateway is a Gateway of this proxy.
 type gateway struct {
 	key       route.Key
 	listeners []*listener
 	secrets   []route.Key
-	refused   *verdict // why none of it is carried out
+	refused   *verdict // why the whole Gateway is not served
 }
 
-// verdict is one answer to what an object asks for.
+// verdict is the result of one condition of an object.
 type verdict struct {
 	ok              bool
 	reason, message string
@@ -35,7 +35,7 @@ func bad(reason, format string, args ...any) verdict {
 	return verdict{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// listener is one of a Gateway's, with the routes that are attached to it.
+// listener is a listener of a Gateway with its attached routes.
 type listener struct {
 	gateway    *gateway
 	spec       *gatewayv1.Listener
@@ -44,23 +44,23 @@ type listener struct {
 	hostname   string
 	kinds      []gatewayv1.RouteGroupKind
 	accepted   verdict
-	distinct   verdict // no other listener wants the same
+	distinct   verdict // whether it conflicts with no other listener
 	resolved   verdict
 	certs      []*tls.Certificate
-	namespaces labels.Selector // nil: of the Gateway's alone
+	namespaces labels.Selector // nil: only the Gateway's namespace
 
 	attached map[route.Key]*attachment
 	byHost   map[string]map[route.Key]*attachment
-	changed  map[string]bool // hosts whose rules are to be made again
+	changed  map[string]bool // hosts whose rules must be rebuilt
 	table    *route.Listener
 }
 
-// serves reports whether requests are answered by the listener.
+// serves reports whether the listener serves requests.
 func (l *listener) serves() bool {
 	return l.gateway.refused == nil && l.accepted.ok && l.distinct.ok && (!l.secure || len(l.certs) > 0)
 }
 
-// updateGateway reads a Gateway anew. Its routes are looked at again.
+// updateGateway parses a Gateway again, and marks its routes for an update.
 func (b *Builder) updateGateway(key route.Key) {
 	if old := b.gateways[key]; old != nil {
 		for _, l := range old.listeners {
@@ -87,7 +87,7 @@ func (b *Builder) updateGateway(key route.Key) {
 	b.conflicts(g)
 }
 
-// refused is what of a Gateway as a whole cannot be had.
+// refused returns why a whole Gateway is not supported, or nil.
 func (b *Builder) refused(object *gatewayv1.Gateway) *verdict {
 	var v verdict
 	s := &object.Spec
@@ -173,7 +173,7 @@ func (b *Builder) listener(g *gateway, spec *gatewayv1.Listener) *listener {
 
 var httpRouteKind = gatewayv1.RouteGroupKind{Group: ptr.To(gatewayv1.Group(gatewayv1.GroupName)), Kind: "HTTPRoute"}
 
-// readAllowed reads which routes a listener allows.
+// readAllowed parses which routes a listener allows.
 func (b *Builder) readAllowed(l *listener) {
 	allowed := ptr.Deref(l.spec.AllowedRoutes, gatewayv1.AllowedRoutes{})
 	for _, k := range allowed.Kinds {
@@ -211,7 +211,7 @@ func (b *Builder) readAllowed(l *listener) {
 	}
 }
 
-// readCertificates takes the certificates that can be used, and says why others cannot.
+// readCertificates loads the usable certificates of a listener, and records why others cannot be used.
 func (b *Builder) readCertificates(l *listener) {
 	if l.spec.TLS == nil {
 		return
@@ -255,8 +255,8 @@ func (b *Builder) readCertificates(l *listener) {
 	}
 }
 
-// conflicts finds listeners that want the same. Of one Gateway none of them gets it; of several, those of the older
-// one.
+// conflicts detects conflicting listeners. Within a Gateway, none of them is served. Between Gateways, those of the
+// older Gateway are served.
 func (b *Builder) conflicts(g *gateway) {
 	for i, l := range g.listeners {
 		for _, other := range g.listeners[i+1:] {
@@ -315,7 +315,7 @@ func (b *Builder) conflicts(g *gateway) {
 	}
 }
 
-// allows reports whether a listener takes HTTPRoutes of a namespace.
+// allows reports whether a listener accepts HTTPRoutes of a namespace.
 func (b *Builder) allows(l *listener, namespace string) bool {
 	if len(l.kinds) == 0 {
 		return false
@@ -327,7 +327,7 @@ func (b *Builder) allows(l *listener, namespace string) bool {
 	return known && l.namespaces.Matches(labels.Set(of))
 }
 
-// rebuild makes the rules of the hosts that have changed. It returns whether there were any.
+// rebuild rebuilds the rules of changed hosts, and reports whether there were any.
 func (l *listener) rebuild() bool {
 	if len(l.changed) == 0 {
 		return false

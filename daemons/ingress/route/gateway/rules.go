@@ -14,14 +14,14 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// sourcePrefix is what the names of routes begin with as sources, so that no Ingress has the same.
+// sourcePrefix is the prefix of routes' names in sources. It distinguishes them from Ingresses.
 const sourcePrefix = "HTTPRoute/"
 
-// noTimeout is as long as a timeout can be.
+// noTimeout is the longest timeout, for routes that disable it.
 const noTimeout = 24 * time.Hour
 
-// compile makes the rules of a route. What cannot be had refuses the route as a whole: half of what somebody wrote may
-// be worse than none.
+// compile builds the rules of a route. An unsupported setting rejects the whole route, because applying only a part of
+// it may be worse.
 func (b *Builder) compile(r *httpRoute) {
 	r.resolved = good(string(gatewayv1.RouteReasonResolvedRefs))
 	refuse := func(v verdict) {
@@ -68,7 +68,7 @@ func (b *Builder) compile(r *httpRoute) {
 	}
 }
 
-// place makes a rule of one match.
+// place returns the rule of one match.
 func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1.HTTPRouteFilter) route.Place {
 	rule := template
 	path := ptr.Deref(m.Path, gatewayv1.HTTPPathMatch{})
@@ -80,7 +80,7 @@ func place(template route.Rule, m *gatewayv1.HTTPRouteMatch, filters []gatewayv1
 	rule.Path = p.Path
 	rule.Match.Method = string(ptr.Deref(m.Method, ""))
 	for _, h := range m.Headers {
-		// When several matches name the same field, the first one counts.
+		// If several matches name the same field, the first one applies.
 		if !slices.ContainsFunc(
 			rule.Match.Headers,
 			func(p route.Pair) bool { return strings.EqualFold(p.Name, string(h.Name)) },
@@ -121,7 +121,7 @@ func redirect(f *gatewayv1.HTTPRequestRedirectFilter, prefix string) *route.Redi
 	return out
 }
 
-// modified is the path that takes the place of the request's, or of its prefix.
+// modified returns the replacement of the request's path, or of its prefix.
 func modified(m *gatewayv1.HTTPPathModifier, prefix string) (string, *route.Swap) {
 	switch {
 	case m == nil:
@@ -146,8 +146,8 @@ func headers(f *gatewayv1.HTTPHeaderFilter) *route.Headers {
 	return out
 }
 
-// policy is how a rule's requests are passed on. Both timeouts are of one try here, since there is no other where they
-// count.
+// policy returns the policy of a rule. Both timeouts have the same meaning, because requests are not retried on
+// timeouts.
 func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdict) {
 	p := b.options.Policy
 	if t == nil {
@@ -174,7 +174,7 @@ func (b *Builder) policy(t *gatewayv1.HTTPRouteTimeouts) (*route.Policy, *verdic
 	return &p, nil
 }
 
-// weighted is a backend with its share. One that cannot be had keeps its share, and its requests fail.
+// weighted returns a backend with its weight. An invalid backend keeps its weight, and its share of the requests fails.
 func (b *Builder) weighted(r *httpRoute, ref gatewayv1.HTTPBackendRef, spec *gatewayv1.HTTPRouteRule) route.Weighted {
 	w := route.Weighted{Weight: int(ptr.Deref(ref.Weight, 1))}
 	unresolved := func(reason gatewayv1.RouteConditionReason, format string, args ...any) route.Weighted {
@@ -266,7 +266,7 @@ func filterOf(spec *gatewayv1.HTTPRouteRule, t gatewayv1.HTTPRouteFilterType) *r
 	return nil
 }
 
-// after combines two changes of a head, the second after the first.
+// after combines two header changes, applied one after the other.
 func after(first, then *route.Headers) *route.Headers {
 	if first == nil {
 		return then
@@ -277,7 +277,7 @@ func after(first, then *route.Headers) *route.Headers {
 	}
 	out := &route.Headers{Remove: append(slices.Clone(first.Remove), then.Remove...)}
 	out.Set = append(slices.DeleteFunc(slices.Clone(first.Set), touched), then.Set...)
-	for _, p := range first.Set { // what is dropped here must still not come from the client
+	for _, p := range first.Set { // also remove the client's value of fields that are dropped here
 		if touched(p) {
 			out.Remove = append(out.Remove, p.Name)
 		}

@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// supported are the features of Gateway API that are carried out, besides ports that depend on where Gateways get their
-// addresses.
+// supported are the supported features of the Gateway API. Features that depend on how Gateways get addresses are added
+// separately.
 var supported = []gatewayv1.FeatureName{
 	"Gateway", "GatewayHTTPListenerIsolation", "HTTPRoute", "HTTPRoute303RedirectStatusCode",
 	"HTTPRoute307RedirectStatusCode", "HTTPRoute308RedirectStatusCode",
@@ -28,23 +28,23 @@ var supported = []gatewayv1.FeatureName{
 // Place is where clients reach a Gateway.
 type Place struct {
 	Addresses []gatewayv1.GatewayStatusAddress
-	Problem   string            // why there are none
-	Failed    func(Entry) error // why nobody can connect to an entry; nil: somebody can
+	Problem   string            // why there are no addresses
+	Failed    func(Entry) error // returns why clients cannot connect to an entry, or nil
 }
 
-// Class returns a class; nil when there is none.
+// Class returns a class, or nil.
 func (b *Builder) Class(name string) *gatewayv1.GatewayClass { return b.classes[name] }
 
-// Gateways are those of ours.
+// Gateways returns the Gateways of this proxy, oldest first.
 func (b *Builder) Gateways() []route.Key { return slices.SortedFunc(maps.Keys(b.gateways), b.older) }
 
-// Routes are all routes.
+// Routes returns all routes.
 func (b *Builder) Routes() []route.Key { return slices.Collect(maps.Keys(b.routes)) }
 
-// Gateway returns the object of a Gateway; nil when there is none.
+// Gateway returns the object of a Gateway, or nil.
 func (b *Builder) Gateway(key route.Key) *gatewayv1.Gateway { return b.objects[key] }
 
-// Route returns the object of a route; nil when there is none.
+// Route returns the object of a route, or nil.
 func (b *Builder) Route(key route.Key) *gatewayv1.HTTPRoute {
 	if r := b.routes[key]; r != nil {
 		return r.object
@@ -52,7 +52,7 @@ func (b *Builder) Route(key route.Key) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-// Ports are those of a Gateway's listeners that can be served.
+// Ports returns the sorted ports of a Gateway's listeners that can be served.
 func (b *Builder) Ports(key route.Key) (ports []int) {
 	if g := b.gateways[key]; g != nil {
 		for _, l := range g.listeners {
@@ -65,7 +65,7 @@ func (b *Builder) Ports(key route.Key) (ports []int) {
 	return slices.Compact(ports)
 }
 
-// set puts a verdict among conditions as Kubernetes writes them.
+// set sets a condition from a verdict.
 func set[T ~string](list *[]metav1.Condition, kind T, v verdict, generation int64) {
 	c := metav1.Condition{
 		Type:               string(kind),
@@ -80,7 +80,7 @@ func set[T ~string](list *[]metav1.Condition, kind T, v verdict, generation int6
 	meta.SetStatusCondition(list, c)
 }
 
-// Classes are what GatewayClasses of ours are told.
+// Classes returns the GatewayClasses of this proxy with their new status.
 func (b *Builder) Classes() map[string]*gatewayv1.GatewayClass {
 	out := map[string]*gatewayv1.GatewayClass{}
 	for name, c := range b.classes {
@@ -111,7 +111,8 @@ func (b *Builder) Classes() map[string]*gatewayv1.GatewayClass {
 	return out
 }
 
-// GatewayStatus is what a Gateway of ours is told, given what it was told before.
+// GatewayStatus returns the new status of a Gateway of this proxy. It is based on the current status, to keep
+// transition times.
 func (b *Builder) GatewayStatus(key route.Key, at Place) gatewayv1.GatewayStatus {
 	object, g := b.objects[key], b.gateways[key]
 	status := *object.Status.DeepCopy()
@@ -179,7 +180,7 @@ func (b *Builder) GatewayStatus(key route.Key, at Place) gatewayv1.GatewayStatus
 	return status
 }
 
-// RouteStatus is what a route is told: of the Gateways that are ours. What other controllers say of theirs stays.
+// RouteStatus returns the new status of a route for the Gateways of this proxy. Entries of other controllers stay.
 func (b *Builder) RouteStatus(key route.Key) gatewayv1.RouteStatus {
 	r := b.routes[key]
 	status := *r.object.Status.RouteStatus.DeepCopy()

@@ -12,7 +12,7 @@ import (
 	"clusterctl/daemons/ingress/route"
 )
 
-// unsupported is what of a rule cannot be had.
+// unsupported returns which setting of a rule is not supported, or nil.
 func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 	refuse := func(format string, args ...any) *verdict {
 		v := bad(string(gatewayv1.RouteReasonUnsupportedValue), format, args...)
@@ -74,9 +74,9 @@ func unsupported(spec *gatewayv1.HTTPRouteRule) *verdict {
 	return nil
 }
 
-// framing are the fields that say where a message ends, what becomes of its connection, and whom it is for. They are
-// the proxy's: a backend that reads another end than was sent takes what follows on the connection, which is another
-// client's, for part of it.
+// framing are the fields that control message framing, the connection and the destination. Filters must not change
+// them. A backend that sees another end of the message would treat the next request on the connection, of another
+// client, as a part of it.
 var framing = []string{
 	"connection",
 	"content-length",
@@ -90,8 +90,8 @@ var framing = []string{
 	"upgrade",
 }
 
-// unwritable says what of a filter must not be written into a head; "" when all of it may. The definitions of the kinds
-// do not say all of that.
+// unwritable returns which part of a filter is not valid in a message head, or "" if all is valid. The validation by
+// the CRDs is incomplete.
 func unwritable(f *gatewayv1.HTTPRouteFilter) string {
 	switch {
 	case f.RequestHeaderModifier != nil:
@@ -121,7 +121,7 @@ func unwritableFields(f *gatewayv1.HTTPHeaderFilter) string {
 		if slices.Contains(
 			framing,
 			strings.ReplaceAll(strings.ToLower(name), "_", "-"),
-		) { // programs that read fields as variables see no difference
+		) { // CGI-like programs cannot distinguish the underscore
 			return fmt.Sprintf("field %s cannot be changed", name)
 		}
 	}

@@ -11,31 +11,31 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// call is one that waits for its answer. It is guarded by its connection's lock while the connection has it.
+// call is a call that waits for its response. The connection's lock guards it while the connection refers to it.
 type call struct {
 	id     uint32
-	data   []byte // what has come of the answer
-	owed   int    // of it, not given back to the stream's window
+	data   []byte // the response, as far as it has arrived
+	owed   int    // bytes not yet given back to the stream's window
 	failed error
 	outcome
-	done chan struct{} // gets one when the answer is complete, or none will come
+	done chan struct{} // receives one value when the response is complete or has failed
 }
 
 var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
 
-// prefix is what stands before a message: whether it is compressed, and its length.
+// prefix is the length of a message's prefix: the compression flag, and the message's length.
 const prefix = 5
 
 const (
-	// mostKept is how large a buffer is kept for the next call.
+	// mostKept is the largest buffer, in bytes, that is kept for later calls.
 	mostKept = 64 << 10
-	// mostAnswer is how large an answer may be.
+	// mostAnswer is the maximum size of a response, in bytes.
 	mostAnswer = 64 << 20
 )
 
 var messages = sync.Pool{New: func() any { return new([]byte) }}
 
-// invoke makes a call and waits for its answer.
+// invoke makes a call and waits for its response.
 func (c *conn) invoke(ctx context.Context, method string, request Request, reply Reply) error {
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
@@ -57,14 +57,14 @@ func (c *conn) invoke(ctx context.Context, method string, request Request, reply
 			made.release()
 			return status.FromContextError(ctx.Err()).Err()
 		}
-		<-made.done // it came at the same time
+		<-made.done // it was completed at the same time
 	}
 	err := made.result(reply)
 	made.release()
 	return err
 }
 
-// framed is a message with what stands before it, in a buffer.
+// framed returns a message with its prefix, in buffer if that is large enough.
 func framed(buffer []byte, request Request) []byte {
 	message := request.Append(append(buffer[:0], make([]byte, prefix)...))
 	binary.BigEndian.PutUint32(message[1:], uint32(len(message)-prefix))
@@ -79,7 +79,7 @@ func (k *call) release() {
 	calls.Put(k)
 }
 
-// result reads the answer.
+// result decodes the response.
 func (k *call) result(reply Reply) error {
 	if k.failed != nil {
 		return k.failed
@@ -96,9 +96,9 @@ func (k *call) result(reply Reply) error {
 	return nil
 }
 
-// outcome is what the server says of a call at its end.
+// outcome is the status that the server sends at the end of a call.
 type outcome struct {
-	code string // grpc-status; empty: not said yet
+	code string // grpc-status; empty if it has not arrived
 	text string // grpc-message
 }
 
@@ -116,7 +116,7 @@ func (o outcome) err() error {
 	return status.Error(codes.Code(code), unescaped(o.text))
 }
 
-// unescaped is a status's message, whose special characters are sent as in a URL.
+// unescaped decodes a status message, in which special characters are percent-encoded.
 func unescaped(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// mostPending is how much waits to be written before calls are made elsewhere.
+	// mostPending is how many bytes may wait to be written before further calls are refused.
 	mostPending = 1 << 20
-	// window is how much of answers the server may send ahead: on the connection, and of one answer.
+	// window is how many bytes of responses the server may send ahead, for the connection and for each stream.
 	window = 4 << 20
-	// stuck is how long the server may take nothing of what is written.
+	// stuck is how long the server may accept no written data.
 	stuck = 10 * time.Second
-	// silence is after how long of saying nothing a server that owes an answer is asked whether it is there, and
-	// patience how long it may take to say so.
+	// silence is how long a server that owes a response may be silent before it gets a ping. patience is how long it
+	// may take to answer the ping.
 	silence  = 10 * time.Second
 	patience = 5 * time.Second
-	frame    = 9 // length of a frame's head
+	frame    = 9 // length of a frame header
 	newest   = 1<<31 - 1
 )
 
@@ -34,32 +34,32 @@ const (
 type conn struct {
 	nc        net.Conn
 	authority string
-	closed    chan struct{} // when it has failed
+	closed    chan struct{} // closed when the connection has failed
 
-	// What follows belongs to the reader.
+	// The fields from here to said are used only by the reading goroutine.
 	fields    *hpack.Decoder
-	fragments []byte  // of a block of headers
-	ended     bool    // whether the answer ends with it
-	said      outcome // what it says of how the call went
+	fragments []byte  // of a header block
+	ended     bool    // whether the header block ends the stream
+	said      outcome // the status in the header block
 
 	mu       sync.Mutex
-	out      []byte // what is to be written
-	spare    []byte // what was written before
+	out      []byte // write buffer
+	spare    []byte // buffer to reuse
 	flushing bool
-	deadline time.Time // of writing; belongs to who writes
+	deadline time.Time // write deadline; used only by the writing goroutine
 	heads    heads
-	next     uint32 // stream
+	next     uint32 // next stream ID
 	calls    map[uint32]*call
 	streams  map[uint32]*Stream
-	going    bool // no further calls
+	going    bool // no further calls begin
 	failed   error
 	heard    time.Time
-	asked    time.Time // whether the server is there; zero: it has answered
+	asked    time.Time // when a ping was sent; zero if it was answered
 
-	room, initial int64 // what the server takes: on the connection, and of a new stream
+	room, initial int64 // the server's flow-control windows: of the connection, and initially of each stream
 	maxFrame      int
-	most          uint32 // calls at once
-	owed          int    // of what has come, not given back to the connection's window
+	most          uint32 // maximum number of concurrent calls
+	owed          int    // bytes not yet given back to the connection's window
 }
 
 func newConn(nc net.Conn, scheme, authority string, headers []Header) *conn {
@@ -81,7 +81,7 @@ func newConn(nc net.Conn, scheme, authority string, headers []Header) *conn {
 	return c
 }
 
-// greet sends the preface. The server's own is read with everything else.
+// greet sends the connection preface. read handles the server's preface with all other frames.
 func (c *conn) greet(ctx context.Context) error {
 	c.out = append(c.out, http2.ClientPreface...)
 	c.frame(http2.FrameSettings, 0, 0, 12)
@@ -123,7 +123,7 @@ func (c *conn) usable() bool {
 	return !c.going && c.failed == nil
 }
 
-// begin sends a call, nil if that cannot be done at once.
+// begin sends a call. It returns nil if that is not possible without waiting.
 func (c *conn) begin(ctx context.Context, method string, message []byte) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,7 +139,7 @@ func (c *conn) begin(ctx context.Context, method string, message []byte) *call {
 	return k
 }
 
-// left is how much time a call has, 0 if it may take any.
+// left returns how much time a call has; 0 if there is no limit.
 func left(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return max(time.Until(deadline), time.Millisecond)
@@ -147,11 +147,11 @@ func left(ctx context.Context) time.Duration {
 	return 0
 }
 
-// say puts down the beginning of a call, and whether that is all of it. The lock is held.
+// say appends the headers and the first message of a call to the buffer. all ends the request. The caller holds c.mu.
 func (c *conn) say(method string, headers []Header, left time.Duration, message []byte, all bool) (id uint32) {
 	id = c.next
 	if c.next += 2; c.next >= newest-2 {
-		c.going = true // the numbers are used up
+		c.going = true // the stream IDs are used up
 	}
 	head := c.heads.head(method, headers, left)
 	c.frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, id, len(head))
@@ -160,7 +160,7 @@ func (c *conn) say(method string, headers []Header, left time.Duration, message 
 	return id
 }
 
-// message puts down a message, for which there is room. The lock is held.
+// message appends a message, for which the window has room. The caller holds c.mu.
 func (c *conn) message(id uint32, message []byte, last bool) {
 	c.room -= int64(len(message))
 	for {
@@ -177,7 +177,7 @@ func (c *conn) message(id uint32, message []byte, last bool) {
 	}
 }
 
-// abandon tells the server that nobody waits for a call's answer; false if that is complete.
+// abandon cancels a call whose response is not needed any more. It returns false if the call has ended already.
 func (c *conn) abandon(k *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,8 +192,8 @@ func (c *conn) abandon(k *call) bool {
 	return true
 }
 
-// flush writes what there is, unless somebody is at it: who adds something leaves it to that one. The lock is held, and
-// let go while writing. together has others who are about to say something say it first.
+// flush writes the buffer. If another goroutine is writing, it leaves the new data to that goroutine. The caller holds
+// c.mu, and flush releases it while writing. With together, other goroutines get a chance to add their data first.
 func (c *conn) flush(together bool) {
 	if c.flushing || len(c.out) == 0 || c.failed != nil {
 		return
@@ -221,7 +221,7 @@ func (c *conn) flush(together bool) {
 }
 
 func (c *conn) write(buf []byte) error {
-	// To set a deadline costs as much as a small record: one serves for many.
+	// Setting a deadline costs as much as a small record, so one deadline covers many writes.
 	if now := time.Now(); c.deadline.Sub(now) < stuck/2 {
 		c.deadline = now.Add(stuck)
 		if err := c.nc.SetWriteDeadline(c.deadline); err != nil {
@@ -232,7 +232,7 @@ func (c *conn) write(buf []byte) error {
 	return err
 }
 
-// keep finds out whether a server that owes answers is still there.
+// keep pings a server that owes responses and is silent.
 func (c *conn) keep() {
 	tick := time.NewTicker(patience / 2)
 	defer tick.Stop()
@@ -262,7 +262,7 @@ func (c *conn) ask(now time.Time) {
 	}
 }
 
-// fail ends the connection, and all calls on it.
+// fail ends the connection and all its calls.
 func (c *conn) fail(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,7 +275,7 @@ func (c *conn) failLocked(why error) {
 	}
 	c.failed = why
 	close(c.closed)
-	_ = c.nc.Close() // nothing more is to be said
+	_ = c.nc.Close() // nothing more is sent
 	ended := status.Errorf(codes.Unavailable, "the connection to %s has ended: %v", c.authority, why)
 	for _, k := range c.calls {
 		c.end(k, ended)
@@ -285,7 +285,7 @@ func (c *conn) failLocked(why error) {
 	}
 }
 
-// end completes a call. The lock is held.
+// end completes a call. The caller holds c.mu.
 func (c *conn) end(k *call, failed error) {
 	delete(c.calls, k.id)
 	k.failed = failed
@@ -293,7 +293,7 @@ func (c *conn) end(k *call, failed error) {
 	c.close()
 }
 
-// close ends a connection on which nothing more will be said.
+// close closes a connection that accepts no further calls, once all calls have ended. The caller holds c.mu.
 func (c *conn) close() {
 	if c.going && len(c.calls)+len(c.streams) == 0 && c.failed == nil {
 		c.failLocked(errors.New("the server takes no further calls on it"))

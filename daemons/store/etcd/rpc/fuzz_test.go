@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// scripted is a connection on which the server says what is given, and nothing more.
+// scripted is a connection from which the client reads the given bytes, and nothing more.
 type scripted struct {
 	net.Conn
 	says *bytes.Reader
@@ -27,7 +27,7 @@ type discard struct{}
 func (discard) Read([]byte) error       { return nil }
 func (discard) Append(to []byte) []byte { return to }
 
-// FuzzServer has a server say anything: whoever waits for an answer gets one, or an error.
+// FuzzServer sends arbitrary bytes as the server. Every call must return a response or an error.
 func FuzzServer(f *testing.F) {
 	var good bytes.Buffer
 	framer := http2.NewFramer(&good, nil)

@@ -8,14 +8,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// heads encodes what calls begin with. The server remembers the fields of one for the next; when it has all of a
-// method's, its block is the same bytes each time, and need not be made again.
+// heads encodes the header blocks of calls. The server's dynamic table keeps the header fields of earlier calls. Once
+// it has all fields of a method, the block for the method has the same bytes each time, and is reused.
 type heads struct {
 	common  []Header
 	block   bytes.Buffer
 	encoder *hpack.Encoder
-	last    map[string][]byte // by method: its block when it was last made
-	settled map[string]bool   // by method: whether that is how it stays
+	last    map[string][]byte // last encoded block of each method
+	settled map[string]bool   // whether the method's block can be reused
 }
 
 func (h *heads) open(scheme, authority string, headers []Header) {
@@ -29,15 +29,15 @@ func (h *heads) open(scheme, authority string, headers []Header) {
 	h.last, h.settled = map[string][]byte{}, map[string]bool{}
 }
 
-// limit is how large a table the server keeps of what it remembers.
+// limit sets the size of the server's dynamic table.
 func (h *heads) limit(size uint32) {
 	h.encoder.SetMaxDynamicTableSizeLimit(size)
 	h.encoder.SetMaxDynamicTableSize(min(size, 4096))
 	clear(h.settled)
 }
 
-// head returns a call's block, which is good until the next: a method's calls have the same headers each time. left is
-// how much time the server has, 0 if any.
+// head returns a call's header block, which is valid until the next call of head. A method must always have the same
+// headers. left is how much time the server has; 0 if there is no limit.
 func (h *heads) head(method string, headers []Header, left time.Duration) []byte {
 	h.block.Reset()
 	if h.settled[method] {
@@ -53,10 +53,10 @@ func (h *heads) head(method string, headers []Header, left time.Duration) []byte
 
 func (h *heads) encode(method string, headers []Header) {
 	field := func(name, value string) {
-		// It fails only when its buffer does.
+		// It fails only if its buffer does.
 		_ = h.encoder.WriteField(hpack.HeaderField{Name: name, Value: value})
 	}
-	pseudo := 3 // fields that begin with a colon come first
+	pseudo := 3 // pseudo-headers come first
 	for _, f := range h.common[:pseudo] {
 		field(f.Name, f.Value)
 	}
@@ -69,7 +69,7 @@ func (h *heads) encode(method string, headers []Header) {
 	}
 	made := h.block.Bytes()
 	if bytes.Equal(made, h.last[method]) {
-		// Nothing was new in it, so nothing has moved in the server's table.
+		// The block added nothing to the server's table, so the table has not changed.
 		h.settled[method] = true
 		return
 	}
@@ -77,7 +77,8 @@ func (h *heads) encode(method string, headers []Header) {
 	h.last[method] = bytes.Clone(made)
 }
 
-// passing appends a field that is not to be remembered (RFC 7541, 6.2.3). Name and value are shorter than 127 bytes.
+// passing appends a field that is not added to the table (RFC 7541, 6.2.3). Name and value must be shorter than 127
+// bytes.
 func (h *heads) passing(name, value string) {
 	h.block.WriteByte(0x10)
 	h.block.WriteByte(byte(len(name)))
@@ -86,7 +87,7 @@ func (h *heads) passing(name, value string) {
 	h.block.WriteString(value)
 }
 
-// timeout is how the protocol says how much time is left: at most eight digits and a unit.
+// timeout formats a duration for grpc-timeout: at most eight digits and a unit.
 func timeout(left time.Duration) string {
 	if ms := left.Milliseconds(); ms < 1e8 {
 		return fmt.Sprintf("%dm", max(ms, 1))

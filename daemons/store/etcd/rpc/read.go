@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// read hands out what comes until the connection ends.
+// read handles frames until the connection ends.
 func (c *conn) read() {
 	framer := http2.NewFramer(io.Discard, bufio.NewReaderSize(c.nc, 16<<10))
 	framer.SetMaxReadFrameSize(16 << 10)
@@ -30,7 +30,7 @@ func (c *conn) read() {
 	}
 }
 
-// on takes a frame. Whatever a server must not send ends the connection.
+// on handles one frame. A frame that a server must not send ends the connection.
 func (c *conn) on(f http2.Frame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *conn) on(f http2.Frame) error {
 	case *http2.GoAwayFrame:
 		c.onGoAway(f)
 	case *http2.WindowUpdateFrame:
-		// Of calls there is nothing to know: they go out whole.
+		// Calls need no window, because they are sent as a whole.
 		if s := c.streams[f.StreamID]; s != nil {
 			s.room = min(s.room+int64(f.Increment), math.MaxInt32)
 		} else if f.StreamID == 0 {
@@ -81,7 +81,7 @@ func (c *conn) on(f http2.Frame) error {
 	return err
 }
 
-// onHeaders takes the headers that an answer begins or ends with.
+// onHeaders handles the headers at the beginning or the end of a response.
 func (c *conn) onHeaders(id uint32) error {
 	c.said = outcome{}
 	if _, err := c.fields.Write(c.fragments); err != nil {
@@ -90,7 +90,7 @@ func (c *conn) onHeaders(id uint32) error {
 	if err := c.fields.Close(); err != nil {
 		return fmt.Errorf("read the server's headers: %w", err)
 	}
-	// Nobody may wait for it any more.
+	// The call may have been abandoned.
 	if k := c.calls[id]; k != nil {
 		if k.outcome = c.said; c.ended {
 			c.end(k, nil)
@@ -121,14 +121,14 @@ func (c *conn) onData(f *http2.DataFrame) {
 		c.reset(k.id, http2.ErrCodeCancel)
 		c.end(k, status.Errorf(codes.ResourceExhausted, "the answer is larger than %d bytes", mostAnswer))
 	case f.StreamEnded():
-		c.end(k, nil) // without a status
+		c.end(k, nil) // ended without a status
 	case k.owed >= window/4:
 		c.windowUpdate(k.id, k.owed)
 		k.owed = 0
 	}
 }
 
-// onReset takes the end of an answer that is not complete.
+// onReset ends a call or stream that the server reset.
 func (c *conn) onReset(f *http2.RSTStreamFrame) {
 	if s := c.streams[f.StreamID]; s != nil {
 		c.endStream(s, status.Errorf(codes.Unavailable, "the server has ended the stream: %v", f.ErrCode))
@@ -138,14 +138,14 @@ func (c *conn) onReset(f *http2.RSTStreamFrame) {
 	switch {
 	case k == nil:
 	case f.ErrCode == http2.ErrCodeRefusedStream:
-		c.end(k, ErrElsewhere) // it was not begun
+		c.end(k, ErrElsewhere) // the server has not processed it
 	default:
 		c.end(k, status.Errorf(codes.Unavailable, "the server has ended the call: %v", f.ErrCode))
 	}
 }
 
-// onGoAway takes the server's farewell: what it has not begun is done elsewhere, and the rest comes to its end. Streams
-// have none of their own, and go on elsewhere.
+// onGoAway handles GOAWAY. Calls that the server has not begun fail with ErrElsewhere, and the others continue to their
+// end. Streams have no end of their own, so they end now.
 func (c *conn) onGoAway(f *http2.GoAwayFrame) {
 	c.going = true
 	for id, k := range c.calls {

@@ -1,9 +1,9 @@
-// Package rpc speaks gRPC to a server over one HTTP/2 connection (RFC 9113): short calls, one message each way, and
-// streams of what the server goes on saying. What a call says goes out from the goroutine that makes it, together with
-// what others have to say at that time, and one goroutine hands out what comes back: a call costs a fraction of what it
-// does in grpc's own client, whose balancers and interceptors neither has use for. Whatever else there is, is left to
-// that client: a call for which there is no connection, no room in a window, or that the server has not begun, is
-// refused with ErrElsewhere. What messages mean is their senders' business; here they are bytes.
+// Package rpc makes gRPC calls to a server over one HTTP/2 connection (RFC 9113). It supports short calls with one
+// message each way, and streams of messages from the server. The calling goroutine writes its request, together with
+// the data of concurrent callers, and one goroutine dispatches the responses. So a call costs a fraction of one in
+// gRPC's own client, with its balancers and interceptors. Everything else is left to that client: a call fails with
+// ErrElsewhere if there is no connection or no room in a window, or if the server has not begun it. Messages are bytes
+// here; the callers interpret them.
 package rpc
 
 import (
@@ -21,24 +21,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrElsewhere is that a call was not made, and can be made by other means.
+// ErrElsewhere reports that a call was not made, and can be made by other means.
 var ErrElsewhere = errors.New("the call was not made on this connection")
 
-// Config says where the server is.
+// Config configures a Client.
 type Config struct {
-	Endpoint    string        // URL of http or https; at any other no call is made
+	Endpoint    string        // URL with http or https; with another URL all calls are refused
 	TLS         *tls.Config   // for https
 	DialTimeout time.Duration // required
 	Headers     []Header      // sent with every call
 
-	Roots func() *x509.CertPool // the authorities of a new connection; nil: those of TLS
+	Roots func() *x509.CertPool // the authorities for a new connection; nil means those of TLS
 }
 
-// Header is metadata of calls, its name in lower case.
+// Header is a metadata field of calls. Its name is in lower case.
 type Header struct{ Name, Value string }
 
-// Client makes calls. It connects when it is first used, and again after the connection has ended; meanwhile it
-// refuses.
+// Client makes calls. It connects at its first use, and again after the connection has ended. Meanwhile it refuses
+// calls.
 type Client struct {
 	config  Config
 	secure  bool
@@ -49,20 +49,20 @@ type Client struct {
 
 	mu      sync.Mutex
 	current *conn
-	dialed  chan struct{} // closed when the attempt to connect that is under way has ended; nil: none is
-	failed  error         // why the last attempt did
+	dialed  chan struct{} // closed when the connection attempt in progress has ended; nil if there is none
+	failed  error         // why the last attempt failed
 	closed  bool
-	pause   time.Duration // after the last attempt to connect, if that failed
+	pause   time.Duration // after the last attempt to connect, if it failed
 	next    time.Time     // when to connect again
 }
 
-// New returns a client. Nothing is connected yet.
+// New returns a client, which is not connected yet.
 func New(c Config) *Client {
 	client := &Client{config: c, failed: fmt.Errorf("%q is no URL of http or https", c.Endpoint)}
 	client.ctx, client.stop = context.WithCancel(context.Background())
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		client.closed = true // sockets, and addresses alone, are for clients that know them
+		client.closed = true // the etcd client handles sockets and plain addresses
 		return client
 	}
 	client.secure, client.address = u.Scheme == "https", u.Host
@@ -75,7 +75,7 @@ func New(c Config) *Client {
 			own.ServerName = u.Hostname()
 		}
 		own.NextProtos = []string{"h2"}
-		own.DynamicRecordSizingDisabled = true // calls are whole, and wanted whole
+		own.DynamicRecordSizingDisabled = true // calls are complete when written, so small records gain nothing
 		client.config.TLS = own
 	}
 	return client
@@ -83,18 +83,18 @@ func New(c Config) *Client {
 
 // Request is a message to the server.
 type Request interface {
-	// Append appends its bytes.
+	// Append appends the encoded message.
 	Append(to []byte) []byte
 }
 
-// Reply is a message of the server.
+// Reply is a message from the server.
 type Reply interface {
-	// Read reads its bytes, which are not its own: it copies what it keeps.
+	// Read decodes the message. It must copy what it keeps, because it does not own the bytes.
 	Read(message []byte) error
 }
 
-// Invoke makes a call. Besides ErrElsewhere it returns the errors that grpc's client does. A call that has failed
-// because its connection has, with the code Unavailable, may have been done.
+// Invoke makes a call. Besides ErrElsewhere it returns the errors of gRPC's client. A call that fails with code
+// Unavailable because its connection failed may have been done.
 func (c *Client) Invoke(ctx context.Context, method string, request Request, reply Reply) error {
 	conn, _, _ := c.connection()
 	if conn == nil {
@@ -103,13 +103,13 @@ func (c *Client) Invoke(ctx context.Context, method string, request Request, rep
 	return conn.invoke(ctx, method, request, reply)
 }
 
-// Stream begins a call that the server answers with many messages, until ctx ends or the caller closes it. More can be
-// said to it. It waits for a connection that is being made.
+// Stream begins a call that the server answers with many messages, until ctx ends or the caller closes it. The caller
+// may send further requests. Stream waits for a connection that is being made.
 func (c *Client) Stream(ctx context.Context, method string, headers []Header, request Request) (*Stream, error) {
 	return c.stream(ctx, method, headers, request, false)
 }
 
-// Ask is Stream where the request is all there is to say.
+// Ask is like Stream, but sends only this request.
 func (c *Client) Ask(ctx context.Context, method string, request Request) (*Stream, error) {
 	return c.stream(ctx, method, nil, request, true)
 }
@@ -143,8 +143,8 @@ func (c *Client) stream(
 	}
 }
 
-// connection returns the one to use. If there is none, one is being made, until dialed is closed, or was tried lately
-// and failed.
+// connection returns the connection to use. If there is none, dialed is closed when a connection attempt in progress
+// ends, and failed is why the last attempt failed.
 func (c *Client) connection() (current *conn, dialed <-chan struct{}, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +217,7 @@ func (c *Client) connect() (*conn, error) {
 
 var errClosed = errors.New("the client is closed")
 
-// Close ends the connections, and the calls that wait on them.
+// Close closes the connections, and ends the pending calls.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed, c.failed = true, errClosed

@@ -22,7 +22,7 @@ import (
 	"clusterctl/daemons/store/etcd/rpc"
 )
 
-// server answers as its functions do.
+// server answers calls with its functions.
 type server struct {
 	pb.UnimplementedKVServer
 	pb.UnimplementedWatchServer
@@ -72,7 +72,7 @@ func (l *line) cut() {
 	l.conns = nil
 }
 
-// serve answers until the test ends, or the server that it returns does.
+// serve serves until the test or the returned server ends.
 func serve(t *testing.T, f answer) (*grpc.Server, *line) {
 	t.Helper()
 	return serveAll(t, &server{answer: f})
@@ -117,7 +117,7 @@ func ask(ctx context.Context, c *rpc.Client, key []byte) (*pb.RangeResponse, err
 	return r, c.Invoke(ctx, pb.KV_Range_FullMethodName, message{&pb.RangeRequest{Key: key}}, message{r})
 }
 
-// message is one of etcd's, as itself says how it is encoded.
+// message is one of etcd's messages, in their own encoding.
 type message struct{ proto.Message }
 
 func (m message) Append(to []byte) []byte {
@@ -130,7 +130,7 @@ func (m message) Append(to []byte) []byte {
 
 func (m message) Read(data []byte) error { return proto.Unmarshal(data, m.Message) }
 
-// connected asks until there is a connection that a call can be made on.
+// connected makes a call, and repeats it until there is a connection.
 func connected(t *testing.T, c *rpc.Client, key string) (*pb.RangeResponse, error) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -254,7 +254,7 @@ func TestWhatDoesNotFitIsNotSent(t *testing.T) {
 	}
 }
 
-// waiting has a call under way that is not answered, and tells how it ends.
+// waiting makes a call that is not answered. failed receives the call's error.
 func waiting(t *testing.T) (c *rpc.Client, at *line, failed chan error) {
 	t.Helper()
 	begun, failed := make(chan struct{}, 1), make(chan error, 1)
@@ -277,7 +277,8 @@ func waiting(t *testing.T) (c *rpc.Client, at *line, failed chan error) {
 	return c, at, failed
 }
 
-// S12: a write whose connection ends is not known to have been done, and the next connection is found by itself.
+// If a connection is lost, the outcome of its writes is reported as unknown. The client reconnects by itself.
+// Proves S12.
 func TestALostConnectionIsToldAndReplaced(t *testing.T) {
 	c, at, failed := waiting(t)
 	at.cut()
@@ -341,7 +342,7 @@ func TestClosingEndsCalls(t *testing.T) {
 	}
 }
 
-// A member of the store that ends closes its streams, and says nothing of how the calls on them did.
+// A stopping member closes its streams without a status. Such a call has no outcome.
 func TestAnAnswerWithoutAStatusIsNoneAtAll(t *testing.T) {
 	ends := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/grpc")

@@ -12,26 +12,25 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Stream is a call that the server goes on answering. What it holds back of what came is bounded by the window, and by
-// the size of one message.
+// Stream is a call with many response messages. It buffers at most a window, or one message if that is larger.
 type Stream struct {
 	c     *conn
 	id    uint32
-	keep  int           // how large a buffer is kept from one message to the next
-	ready chan struct{} // holds one when there is something to receive
+	keep  int           // largest buffer, in bytes, that is kept between messages
+	ready chan struct{} // signals that there is something to receive
 
-	// What follows is guarded by the connection's lock.
-	room  int64  // what the server takes
-	data  []byte // what has come and was not received
-	whole int    // how much of it is complete messages
-	owed  int    // not given back to the window
-	over  bool   // nothing more comes
-	ended error  // why; nil: the server has said all
+	// The connection's lock guards the fields below.
+	room  int64  // flow-control window of the server
+	data  []byte // arrived, but not received
+	whole int    // length of the complete messages in data
+	owed  int    // bytes not yet given back to the window
+	over  bool   // whether the stream has ended
+	ended error  // why it ended; nil if the server sent everything
 
-	spare []byte // belongs to who receives
+	spare []byte // used only by the receiver
 }
 
-// stream begins a stream, nil if that cannot be done at once.
+// stream begins a stream. It returns nil if that is not possible without waiting.
 func (c *conn) stream(method string, headers []Header, request Request, all bool) *Stream {
 	message := framed(nil, request)
 	c.mu.Lock()
@@ -42,7 +41,7 @@ func (c *conn) stream(method string, headers []Header, request Request, all bool
 	}
 	s := &Stream{keep: mostKept, c: c, ready: make(chan struct{}, 1), room: c.initial - size}
 	if all {
-		s.keep = window // it is over before long
+		s.keep = window // the stream is short
 	}
 	s.id = c.say(method, headers, 0, message, all)
 	c.streams[s.id] = s
@@ -52,10 +51,10 @@ func (c *conn) stream(method string, headers []Header, request Request, all bool
 
 var errOver = errors.New("the server has said all")
 
-// ErrNoRoom is that the server does not take a message at present.
+// ErrNoRoom reports that the window has no room for a message.
 var ErrNoRoom = errors.New("the server takes nothing more at present")
 
-// Send says something more to the server. It does not wait.
+// Send sends a further request. It does not wait.
 func (s *Stream) Send(request Request) error {
 	message := framed(nil, request)
 	s.c.mu.Lock()
@@ -73,9 +72,9 @@ func (s *Stream) Send(request Request) error {
 	return nil
 }
 
-// Receive hands on the server's messages, until the server has said all, take returns an error, ctx ends, or the stream
-// fails, and then closes it. more says that another message is there already; what take was given is its until it
-// returns from the last of them.
+// Receive calls take with the server's messages. It ends when the server has sent everything, take returns an error,
+// ctx ends, or the stream fails, and closes the stream. more means that another message is available already. take may
+// use the messages until the call for the last of them returns.
 func (s *Stream) Receive(ctx context.Context, take func(message []byte, more bool) error) error {
 	defer s.Close()
 	for {
@@ -108,7 +107,7 @@ func (s *Stream) Receive(ctx context.Context, take func(message []byte, more boo
 	}
 }
 
-// next takes the messages that are there, which may be none yet, or no more.
+// next returns the complete messages that have arrived. There may be none yet, or no more.
 func (s *Stream) next() (data []byte, over bool, err error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -134,7 +133,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// onMessages takes a part of what the server says. The lock is held.
+// onMessages handles data of a stream. The caller holds c.mu.
 func (c *conn) onMessages(s *Stream, f *http2.DataFrame) {
 	s.data = append(s.data, f.Data()...)
 	s.owed += int(f.Length)
@@ -158,7 +157,7 @@ func (c *conn) onMessages(s *Stream, f *http2.DataFrame) {
 	}
 }
 
-// giveBack lets the server say more. The lock is held.
+// giveBack sends a window update if one is due. The caller holds c.mu.
 func (c *conn) giveBack(s *Stream) {
 	if s.owed >= window/4 && !s.over {
 		c.windowUpdate(s.id, s.owed)
@@ -166,7 +165,7 @@ func (c *conn) giveBack(s *Stream) {
 	}
 }
 
-// endStream ends a stream after what has come of it, without a reason when that is all. The lock is held.
+// endStream ends a stream after its data. why is nil if the server sent everything. The caller holds c.mu.
 func (c *conn) endStream(s *Stream, why error) {
 	delete(c.streams, s.id)
 	s.over, s.ended = true, why

@@ -26,7 +26,7 @@ func ofID(id int64) *pb.WatchRequest {
 	}
 }
 
-// watch begins a stream on a server whose streams are what the function does.
+// watch begins a stream on a server that handles streams with f.
 func watch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, *rpc.Stream, *line) {
 	t.Helper()
 	_, at := serveAll(t, &server{answer: echo, watch: f})
@@ -45,7 +45,7 @@ func watch(t *testing.T, f func(pb.Watch_WatchServer) error) (*rpc.Client, *rpc.
 
 func TestAStreamSaysWhatTheServerSaysInItsOrder(t *testing.T) {
 	const many = 500
-	large := bytes.Repeat([]byte("x"), 100<<10) // more, all in all, than the window
+	large := bytes.Repeat([]byte("x"), 100<<10) // together more than the window
 	c, s, _ := watch(t, func(w pb.Watch_WatchServer) error {
 		md, _ := metadata.FromIncomingContext(w.Context())
 		first, err := w.Recv()
@@ -76,7 +76,7 @@ func TestAStreamSaysWhatTheServerSaysInItsOrder(t *testing.T) {
 			t.Errorf("%d came after %d", r.WatchId, next)
 		}
 		next++
-		if next%50 == 0 { // calls go on beside it
+		if next%50 == 0 { // calls work concurrently
 			if _, err := ask(t.Context(), c, []byte("key")); err != nil {
 				t.Error(err)
 			}
@@ -110,7 +110,7 @@ func TestAMessageMayBeLargerThanTheWindow(t *testing.T) {
 
 func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 	const many = 2000
-	value := bytes.Repeat([]byte("0123456789abcdef"), 1<<10) // several windows, all in all
+	value := bytes.Repeat([]byte("0123456789abcdef"), 1<<10) // together several windows
 	_, at := serveAll(t, &server{all: func(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
 		for i := range many {
 			kv := &mvccpb.KeyValue{Key: fmt.Append(r.Key, i), Value: value}
@@ -141,7 +141,7 @@ func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 	if err := s.Send(message{ofID(1)}); err == nil {
 		t.Error("what has nobody to hear it was sent")
 	}
-	// Where the server has no such call, that is all that comes.
+	// A server without this call answers only that.
 	_, without := serve(t, echo)
 	if s, err = open(t, without).Ask(t.Context(), pb.KV_RangeStream_FullMethodName,
 		message{&pb.RangeRequest{}}); err != nil {
@@ -164,7 +164,7 @@ func TestWhatAStreamIsToldReachesTheServer(t *testing.T) {
 			}
 		}
 	})
-	const many = 10000 // more, all in all, than the server takes at once
+	const many = 10000 // together more than the server accepts at once
 	at := int64(7)
 	err := s.Receive(t.Context(), func(data []byte, _ bool) error {
 		r := &pb.WatchResponse{}
@@ -207,7 +207,8 @@ func TestAStreamThatIsGivenUpEndsOnBothSides(t *testing.T) {
 	}
 }
 
-// S12: a watch whose connection ends is told so at once, and the next begins on another.
+// A stream ends at once when its connection is lost, and the next stream uses another connection.
+// Proves S12.
 func TestAStreamEndsWithItsConnection(t *testing.T) {
 	endless := func(w pb.Watch_WatchServer) error {
 		if err := w.Send(&pb.WatchResponse{}); err != nil {

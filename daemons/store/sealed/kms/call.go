@@ -14,17 +14,18 @@ import (
 	kmsapi "k8s.io/kms/apis/v2"
 )
 
-// dial prepares a connection to a socket: it is made by the first call, and again when it is lost.
+// dial prepares a connection to a socket. The first call connects, and later calls reconnect if the connection was
+// lost.
 func dial(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(
 		"passthrough:///kms",
 		grpc.WithAuthority("localhost"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // who may open the socket is the file system's to say
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // file permissions control access to the socket
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", address)
 		}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(maxAnswer)),
-		// A plugin that was restarted is found at once: calls wait for it no longer than their timeout.
+		// Reconnect quickly, because calls wait for a restarted plugin only until their timeout.
 		grpc.WithConnectParams(
 			grpc.ConnectParams{
 				MinConnectTimeout: time.Second,
@@ -39,14 +40,14 @@ func dial(address string) (*grpc.ClientConn, error) {
 	)
 }
 
-// maxAnswer is more than any answer within the API's limits has.
+// maxAnswer is larger, in bytes, than any response within the limits of the API.
 const maxAnswer = 256 << 10
 
-// call has the plugin do something, within its timeout. What it fails with is ErrPlugin, unless it was ctx that ended.
+// call calls the plugin, with its timeout. The error is ErrPlugin unless ctx has ended.
 func (p *Plugin) call(ctx context.Context, what string, f func(context.Context) error) error {
 	short, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
-	p.conn.ResetConnectBackoff() // calls are few: one that is made is worth an attempt to connect
+	p.conn.ResetConnectBackoff() // calls are rare, so each is worth an attempt to connect
 	err := f(short)
 	switch {
 	case err == nil:

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzStored reads anything as a stored value: what is taken is within the API's limits, and only what was written
-// opens.
+// FuzzStored decodes arbitrary stored values. Accepted values must be within the API's limits, and only values that
+// were written can be decrypted.
 func FuzzStored(f *testing.F) {
 	own, err := newSeed()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package kms encrypts values with keys that a KMS plugin keeps the lock of: version 2 of the KMS plugin API, over a
-// unix socket. For each key of the plugin's there is one random seed; the plugin is asked to encrypt it once, and every
-// value is encrypted with a key of its own that is derived of it, so that neither writes nor reads call the plugin as
-// long as seeds are remembered. What is stored is upstream's EncryptedObject. Which resources are encrypted, and when
-// what is stored is written anew, is package sealed's.
+// Package kms encrypts values with keys that a KMS plugin protects. It uses version 2 of the KMS plugin API, over a
+// unix socket. For each key of the plugin there is one random seed, which the plugin encrypts once. Every value is
+// encrypted with a key of its own, derived from the seed. So neither writes nor reads call the plugin as long as the
+// seeds are cached. The stored form is upstream's EncryptedObject. Package sealed decides which resources are
+// encrypted, and when values are rewritten.
 package kms
 
 import (
@@ -19,40 +19,40 @@ import (
 	kmsapi "k8s.io/kms/apis/v2"
 )
 
-// DefaultTimeout is how long a call to the plugin may take when nothing else is said.
+// DefaultTimeout is the default timeout of a call to the plugin.
 const DefaultTimeout = 3 * time.Second
 
-// ErrPlugin is that a plugin did not do what it was asked for: it does not answer, or answers with an error. What is
-// asked may be had later. Errors that are not of this kind are about the value alone.
+// ErrPlugin reports that a plugin did not answer, or answered with an error. The operation may succeed later. Other
+// errors concern only the value.
 var ErrPlugin = errors.New("the plugin does not do it")
 
-// Config says which plugin.
+// Config configures a Plugin.
 type Config struct {
-	Name     string           // what is stored bears it
-	Endpoint string           // unix:///path of its socket, or unix:///@name of an abstract one
+	Name     string           // part of the prefix of stored values
+	Endpoint string           // unix:///path of a socket, or unix:///@name of an abstract one
 	Timeout  time.Duration    // of one call; zero means DefaultTimeout
 	Log      *slog.Logger     // required
 	Now      func() time.Time // nil means time.Now
 }
 
-// Plugin is a KMS plugin, and what it has given.
+// Plugin is a KMS plugin, with its cached seeds.
 type Plugin struct {
 	config Config
 	conn   *grpc.ClientConn
 	client kmsapi.KeyManagementServiceClient
 	seeds  seeds
 
-	probing sync.Mutex // one look at the plugin at a time
+	probing sync.Mutex // held during a check of the plugin
 
-	mu      sync.Mutex // guards what follows
-	current *writing   // nil before the plugin has given a key
-	version string     // of the API, as the plugin first said
-	health  error      // of the last look
-	next    time.Time  // when to look again
-	failed  int        // looks in a row
+	mu      sync.Mutex // guards the fields below
+	current *writing   // nil before the plugin has provided a key
+	version string     // of the API, as the plugin first reported it
+	health  error      // result of the last check
+	next    time.Time  // when the next check is due
+	failed  int        // number of consecutive failed checks
 }
 
-// New returns a plugin that nobody has called yet.
+// New returns a plugin. It makes no call yet.
 func New(c Config) (*Plugin, error) {
 	address, err := socket(c.Endpoint)
 	if err != nil {
@@ -72,25 +72,25 @@ func New(c Config) (*Plugin, error) {
 	return p, nil
 }
 
-// socket is the address of a unix socket that an endpoint names.
+// socket returns the address of the unix socket in an endpoint.
 func socket(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "unix" || u.Path == "" || u.Path == "/" {
 		return "", fmt.Errorf("the endpoint %q is no unix socket: write unix:///path/of/the.sock", endpoint)
 	}
 	if strings.HasPrefix(u.Path, "/@") {
-		return u.Path[1:], nil // without a file
+		return u.Path[1:], nil // an abstract socket, without a file
 	}
 	return u.Path, nil
 }
 
-// Close ends the connection to the plugin.
+// Close closes the connection to the plugin.
 func (p *Plugin) Close() error { return p.conn.Close() }
 
-// Name is what the configuration calls it.
+// Name returns the plugin's name in the configuration.
 func (p *Plugin) Name() string { return p.config.Name }
 
-// Same says whether a configuration is this plugin's.
+// Same reports whether a configuration describes this plugin.
 func (p *Plugin) Same(c Config) bool {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -98,13 +98,13 @@ func (p *Plugin) Same(c Config) bool {
 	return p.config.Name == c.Name && p.config.Endpoint == c.Endpoint && p.config.Timeout == c.Timeout
 }
 
-// fault says of which plugin an error is.
+// fault adds the plugin's name to an error.
 func (p *Plugin) fault(err error) error {
 	return fmt.Errorf("KMS plugin %q at %s: %w", p.config.Name, p.config.Endpoint, err)
 }
 
-// Seal encrypts a value for where it is stored. It calls nobody: when the plugin has not been well for writeFor, it
-// fails.
+// Seal encrypts a value for the path where it is stored. It does not call the plugin. If the plugin has not worked for
+// writeFor, Seal fails.
 func (p *Plugin) Seal(where, plain []byte) ([]byte, error) {
 	p.mu.Lock()
 	w, health := p.current, p.health
@@ -124,7 +124,7 @@ func (p *Plugin) Seal(where, plain []byte) ([]byte, error) {
 	return encode(w.wrapped, data)
 }
 
-// Open decrypts what Seal has made, or upstream. The plugin is called when the seed is not known yet.
+// Open decrypts a value that Seal or upstream encrypted. It calls the plugin if the seed is not cached.
 func (p *Plugin) Open(ctx context.Context, where, stored []byte) ([]byte, error) {
 	w, data, err := decode(stored)
 	if err != nil {
@@ -141,13 +141,13 @@ func (p *Plugin) Open(ctx context.Context, where, stored []byte) ([]byte, error)
 	return plain, nil
 }
 
-// Stale says whether a stored value would be written with another key of the plugin's now.
+// Stale reports whether a stored value would be written with another key of the plugin now.
 func (p *Plugin) Stale(stored []byte) bool {
 	w, _, err := decode(stored)
 	return err != nil || w.KeyID != p.KeyID() || w.EncryptedDEKSourceType != seedType
 }
 
-// KeyID is the plugin's key that is written with, empty before it has given one.
+// KeyID returns the ID of the plugin's key for writes; empty before the plugin has provided one.
 func (p *Plugin) KeyID() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// clock is a time that passes when tests say so.
+// clock is a clock that tests advance.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time       { return time.Unix(1e9, c.ahead.Load()) }
 func (c *clock) pass(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// timeout is of calls that are answered; the machine may be slow.
+// timeout is for calls that are answered, because the machine may be slow.
 const timeout = 20 * time.Second
 
 func client(t *testing.T, r *kmstest.Plugin, c *clock, timeout time.Duration) *Plugin {
@@ -77,7 +77,7 @@ func TestManyValuesAreWrittenAndReadWithOneCallOfThePlugin(t *testing.T) {
 	if len(seen) != 100 {
 		t.Error("two values are stored alike")
 	}
-	other := client(t, r, &clock{}, timeout) // another API server: it asks once
+	other := client(t, r, &clock{}, timeout) // a second API server, which calls the plugin once
 	var readers sync.WaitGroup
 	for _, stored := range all {
 		readers.Go(func() {
@@ -143,7 +143,7 @@ func TestAPluginThatIsAwayIsWrittenWithForAWhileAndReadWithForEver(t *testing.T)
 	look(t, p)
 	stored := seal(t, p, "/a", "kept")
 	stop()
-	p.config.Timeout = 50 * time.Millisecond // nobody answers any more
+	p.config.Timeout = 50 * time.Millisecond // the plugin no longer answers
 	if _, err := p.Look(context.Background()); !errors.Is(err, ErrPlugin) ||
 		!strings.Contains(err.Error(), `KMS plugin "test" at unix://`) {
 		t.Errorf("a plugin that is away: %v", err)

@@ -14,26 +14,26 @@ import (
 	stored "k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2/v2"
 )
 
-// What the API allows a plugin to give.
+// These are the API's limits, in bytes, on what a plugin returns.
 const (
 	maxKeyID       = 1 << 10
 	maxWrapped     = 1 << 10
 	maxAnnotations = 32 << 10
 )
 
-// How the key of a value follows from what the plugin has encrypted.
+// seedType and keyType define how the key of a value follows from the secret that the plugin has encrypted.
 const (
 	seedType = stored.EncryptedDEKSourceType_HKDF_SHA256_XNONCE_AES_GCM_SEED
 	keyType  = stored.EncryptedDEKSourceType_AES_GCM_KEY
 )
 
-// wrapped is a seed as the plugin has encrypted it, and all that the plugin wants to have again to decrypt it: an
+// wrapped is a seed as the plugin encrypted it, with everything that the plugin needs to decrypt it. It is an
 // EncryptedObject without data.
 type wrapped = *storedObject
 
 type storedObject = stored.EncryptedObject
 
-// encode writes a value that was encrypted with a key of w's.
+// encode returns the stored form of a value that was encrypted with a key of w.
 func encode(w wrapped, data []byte) ([]byte, error) {
 	return proto.Marshal(&storedObject{
 		EncryptedData: data, KeyID: w.KeyID, EncryptedDEKSource: w.EncryptedDEKSource, Annotations: w.Annotations,
@@ -41,7 +41,7 @@ func encode(w wrapped, data []byte) ([]byte, error) {
 	})
 }
 
-// decode takes a stored value apart.
+// decode splits a stored value into the encrypted seed and the data.
 func decode(value []byte) (wrapped, []byte, error) {
 	o := &storedObject{}
 	if err := proto.Unmarshal(value, o); err != nil {
@@ -58,7 +58,7 @@ func decode(value []byte) (wrapped, []byte, error) {
 	return o, data, nil
 }
 
-// valid holds what a plugin has given to the limits of the API.
+// valid returns an error if a plugin's response exceeds the limits of the API.
 func valid(w wrapped) error {
 	if err := validKeyID(w.KeyID); err != nil {
 		return err
@@ -94,11 +94,11 @@ func validKeyID(id string) error {
 	return nil
 }
 
-// identity tells what plugins have given apart.
+// identity returns a digest that identifies an encrypted seed.
 func identity(w wrapped) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	part := func(b []byte) {
-		_ = binary.Write(h, binary.BigEndian, int64(len(b))) // a hash takes everything
+		_ = binary.Write(h, binary.BigEndian, int64(len(b))) // a hash accepts all writes
 		h.Write(b)
 	}
 	part([]byte{byte(w.EncryptedDEKSourceType)})

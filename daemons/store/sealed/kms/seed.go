@@ -10,15 +10,16 @@ import (
 	"fmt"
 )
 
-// seedSize is also how many random bytes a value's key follows from.
+// seedSize is the length of a seed, and of the random bytes that determine a value's key.
 const seedSize = 32
 
 var errBroken = errors.New("the value was changed or moved, or another key has encrypted it")
 
-// seed is what values' keys are derived of, or, of values that upstream's early releases wrote, the one key of all.
+// seed is the secret from which the keys of values are derived. For values of upstream's early releases it is the key
+// of all values.
 type seed struct {
 	secret []byte
-	whole  cipher.AEAD // nil: keys are derived
+	whole  cipher.AEAD // the key of all values; nil if keys are derived
 }
 
 func newSeed() (*seed, error) {
@@ -27,7 +28,7 @@ func newSeed() (*seed, error) {
 	return s, err
 }
 
-// seedOf is what the plugin has decrypted.
+// seedOf returns the seed with a secret that the plugin has decrypted.
 func seedOf(w wrapped, secret []byte) (*seed, error) {
 	if w.EncryptedDEKSourceType == seedType {
 		if len(secret) < seedSize {
@@ -42,7 +43,7 @@ func seedOf(w wrapped, secret []byte) (*seed, error) {
 	return &seed{whole: whole}, nil
 }
 
-// sealer is AES-GCM that puts a random nonce before what it encrypts.
+// sealer returns AES-GCM with a random nonce before the encrypted data.
 func sealer(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -51,7 +52,7 @@ func sealer(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// derive makes the key that belongs to random bytes.
+// derive returns the key for random bytes.
 func (s *seed) derive(info []byte) (cipher.AEAD, error) {
 	key, err := hkdf.Expand(sha256.New, s.secret, string(info), 32)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *seed) derive(info []byte) (cipher.AEAD, error) {
 	return sealer(key)
 }
 
-// encrypt uses a key that was never used and never will be again. What it is derived of comes first.
+// encrypt encrypts a value with a new key. The random bytes from which the key is derived precede the data.
 func (s *seed) encrypt(where, plain []byte) ([]byte, error) {
 	out := make([]byte, seedSize, seedSize+len(plain)+64)
 	if _, err := rand.Read(out); err != nil {

@@ -9,34 +9,33 @@ import (
 )
 
 const (
-	// maxSeeds bounds what is remembered. There is one seed for each start of an API server and key of the plugin's
-	// since what is stored was last written anew.
+	// maxSeeds is how many seeds are cached. There is one for each start of an API server and each key of the plugin,
+	// since the stored values were last rewritten.
 	maxSeeds = 4096
 
-	// A plugin that has failed to decrypt a seed is not asked for the same one at once again, however many values need
+	// unwrapAgain is how long the plugin is not asked again to decrypt a seed after a failure, however many values need
 	// it.
 	unwrapAgain = 2 * time.Second
 )
 
-// seeds remembers what the plugin has decrypted, by what it was decrypted of. Nothing runs out: that has one meaning
-// for ever.
+// seeds caches the decrypted seeds by their encrypted form. Entries never expire, because the result never changes.
 type seeds struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*unwrapped
 	turn  uint64
 }
 
-// unwrapped is a seed, or why there is none, once done is closed.
+// unwrapped is a seed, or the reason why there is none. It is valid once done is closed.
 type unwrapped struct {
 	of   wrapped
 	done chan struct{}
 	seed *seed
 	err  error
-	at   time.Time // of the failure
-	used uint64    // when, in turns
+	at   time.Time // time of the failure
+	used uint64    // when it was last used, in turns
 }
 
-// take returns what is remembered, or a new place that the caller must fill.
+// take returns the cached entry. If mine is true, the entry is new and the caller must fill it.
 func (s *seeds) take(w wrapped, id [sha256.Size]byte, now time.Time) (u *unwrapped, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +58,7 @@ func (s *seeds) take(w wrapped, id [sha256.Size]byte, now time.Time) (u *unwrapp
 	return u, true
 }
 
-// know remembers a seed that we have made.
+// know caches a seed that this process created.
 func (s *seeds) know(w wrapped, own *seed) {
 	u := &unwrapped{of: w, done: make(chan struct{}), seed: own}
 	close(u.done)
@@ -91,7 +90,8 @@ func (s *seeds) forgetOldest() {
 	delete(s.known, oldest)
 }
 
-// fill says what has become of a place. One that nobody's fault left empty is given up.
+// fill completes an entry. It drops an entry whose error was not the plugin's, for example because the caller's context
+// ended.
 func (s *seeds) fill(id [sha256.Size]byte, u *unwrapped, made *seed, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *seeds) fill(id [sha256.Size]byte, u *unwrapped, made *seed, err error, 
 	close(u.done)
 }
 
-// failed takes out some of what the plugin did not decrypt, to be asked for again.
+// failed removes some of the seeds that the plugin did not decrypt, and returns them for another attempt.
 func (s *seeds) failed() (list []wrapped) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,10 +119,10 @@ func (s *seeds) failed() (list []wrapped) {
 	return list
 }
 
-// maxRetried is how many seeds are asked for again each time that the plugin is looked at.
+// maxRetried is how many of these seeds are retried at each check of the plugin.
 const maxRetried = 8
 
-// unwrap returns a seed that is remembered, or has the plugin decrypt it: one call for all that want it.
+// unwrap returns a cached seed, or lets the plugin decrypt it. Concurrent callers share one call.
 func (p *Plugin) unwrap(ctx context.Context, w wrapped) (*seed, error) {
 	id := identity(w)
 	for {
@@ -147,6 +147,6 @@ func (p *Plugin) unwrap(ctx context.Context, w wrapped) (*seed, error) {
 		if gone := u.err != nil && !errors.Is(u.err, ErrPlugin) &&
 			(errors.Is(u.err, context.Canceled) || errors.Is(u.err, context.DeadlineExceeded)); !gone {
 			return u.seed, u.err
-		} // who asked went away: we ask
+		} // the caller that asked has left, so try it here
 	}
 }

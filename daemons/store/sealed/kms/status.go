@@ -11,19 +11,19 @@ import (
 	kmsapi "k8s.io/kms/apis/v2"
 )
 
-// How often the plugin is asked how it is, and for how long what it gave is written with when it is not well:
-// upstream's figures.
+// These are upstream's intervals: between checks of the plugin, and how long its key is used for writes after the last
+// successful check.
 const (
 	lookEvery = time.Minute
-	lookAgain = 10 * time.Second // after a failure, at most
+	lookAgain = 10 * time.Second // the longest interval after a failure
 	writeFor  = 3 * time.Minute
 )
 
-// writing is what values are written with.
+// writing is the key for writes.
 type writing struct {
 	seed    *seed
 	wrapped wrapped
-	until   time.Time // unless the plugin is well
+	until   time.Time // extended while the plugin works
 }
 
 func wrappedBy(r *kmsapi.EncryptResponse) wrapped {
@@ -35,7 +35,7 @@ func wrappedBy(r *kmsapi.EncryptResponse) wrapped {
 	}
 }
 
-// Health is what was found when the plugin was last looked at.
+// Health returns the result of the last check of the plugin.
 func (p *Plugin) Health() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,14 +45,14 @@ func (p *Plugin) Health() error {
 	return p.fault(p.health)
 }
 
-// Due is when the plugin is to be looked at again.
+// Due returns when the next check of the plugin is due.
 func (p *Plugin) Due() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.next
 }
 
-// soon has the plugin looked at before its time: something has failed.
+// soon schedules an earlier check of the plugin, because a call has failed.
 func (p *Plugin) soon() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,14 +61,14 @@ func (p *Plugin) soon() {
 	}
 }
 
-// Found is what a look at the plugin has changed.
+// Found is what a check of the plugin has changed.
 type Found struct {
-	Key    bool // there is another key to write with
-	Opened bool // what could not be decrypted before can be now
+	Key    bool // there is another key for writes
+	Opened bool // a seed could be decrypted that could not be before
 }
 
-// Look asks the plugin how it is. When it has another key than the one that is written with, it is given a new seed to
-// encrypt with that. Whatever fails, the former seed stays for its time.
+// Look checks the plugin. If the plugin has another key than the one for writes, it encrypts a new seed with it. If
+// anything fails, the former seed stays in use until it expires.
 func (p *Plugin) Look(ctx context.Context) (found Found, err error) {
 	p.probing.Lock()
 	defer p.probing.Unlock()
@@ -128,12 +128,13 @@ func (p *Plugin) look(ctx context.Context, began time.Time) (changed bool, err e
 	if err := validKeyID(r.KeyId); err != nil {
 		return false, errors.Join(append(errs, err)...)
 	}
-	// Also of a plugin that is not well: what matters to who writes is whether its key is still the same.
+	// Continue even if the plugin reports that it is unhealthy, because writes depend only on whether its key is the
+	// same.
 	changed, err = p.follow(ctx, r.KeyId, began.Add(writeFor))
 	return changed, errors.Join(append(errs, err)...)
 }
 
-// speaks holds the plugin to one version of the API.
+// speaks returns an error unless the plugin uses a known version of the API, and always the same.
 func (p *Plugin) speaks(version string) error {
 	if version != "v2" && version != "v2beta1" {
 		return fmt.Errorf("it speaks version %q of the KMS API, v2 is known here", version)
@@ -149,7 +150,7 @@ func (p *Plugin) speaks(version string) error {
 	return nil
 }
 
-// follow has what is written be of the plugin's key.
+// follow makes writes use the plugin's key id.
 func (p *Plugin) follow(ctx context.Context, id string, until time.Time) (changed bool, err error) {
 	p.mu.Lock()
 	if p.current != nil && p.current.wrapped.KeyID == id {
@@ -182,7 +183,7 @@ func (p *Plugin) follow(ctx context.Context, id string, until time.Time) (change
 	return true, nil
 }
 
-// shown is a key's ID as it may be told: plugins may put into it what is nobody's business.
+// shown returns a form of a key's ID for logs, because plugins may put confidential data into the ID.
 func shown(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return "sha256:" + hex.EncodeToString(sum[:8])

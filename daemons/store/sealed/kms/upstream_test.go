@@ -11,7 +11,8 @@ import (
 	"clusterctl/tests/kmsplugin/kmstest"
 )
 
-// What upstream's API server has written is read here, and the other way (S10).
+// Values that upstream's API server has written can be read here, and the other way round.
+// Proves S10.
 func TestTheStoredFormIsUpstreams(t *testing.T) {
 	r := kmstest.New(t)
 	r.Start(t)
