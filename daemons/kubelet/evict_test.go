@@ -69,7 +69,8 @@ func (n *node) stays(name string) {
 }
 
 // The containers of an evicted pod are removed with their data, so that no other pod is evicted for that data.
-func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
+// Proves S26.
+func TestOnePodThatFillsTheDiskCostsNoOther(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
 	n, m := full(t, hog)
@@ -146,7 +147,8 @@ func TestMemoryIsNotWaitedForWhileTheDiskIsFreed(t *testing.T) {
 }
 
 // The data of ended pods is removed before any pod is evicted.
-func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
+// Proves S26.
+func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvicted(t *testing.T) {
 	job := simplePod("job")
 	job.Spec.RestartPolicy = corev1.RestartPolicyNever
 	n, m := full(t, job)
@@ -162,7 +164,8 @@ func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
 }
 
 // A node or the cluster needs critical pods to work. They are not evicted, however much they use.
-func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
+// Proves S26.
+func TestCriticalPodsAreNotEvicted(t *testing.T) {
 	agent, priority := simplePod("agent"), int32(2000001000)
 	agent.Spec.Priority = &priority
 	n := newNode(t)
@@ -185,7 +188,8 @@ func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
 }
 
 // A node under pressure rejects pods that it would evict next, such as pods of DaemonSets, which tolerate its taints.
-func TestANodeThatIsShortTurnsPodsAwayS26(t *testing.T) {
+// Proves S02, S26.
+func TestANodeThatIsShortTurnsPodsAway(t *testing.T) {
 	critical := int32(2000000000)
 	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}
 	for name, c := range map[string]struct {

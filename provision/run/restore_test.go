@@ -123,7 +123,8 @@ func refusedWith(t *testing.T, err error, says string) {
 	}
 }
 
-// S10: neither apply nor a restore throws away what there is of the store without being told so.
+// Neither apply nor a restore throws away what there is of the store without being told so.
+// Proves S10.
 func TestTheStoreIsNotThrownAwayWithoutBeingNamed(t *testing.T) {
 	w := three(t)
 	w.former()
@@ -260,9 +261,10 @@ func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
 	}
 }
 
-// S10: what is down on a machine of the control plane is no reason not to change all of them: that machine is first,
+// What is down on a machine of the control plane is no reason not to change all of them: that machine is first,
 // and the others are judged by how it is then. So it is with a member that comes back with a new disk, and with daemons
 // that the former release does not start.
+// Proves S10.
 func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"a setting": func(w *world) { w.engine.Config.Etcd.Quota = 1 << 30 },

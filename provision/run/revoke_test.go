@@ -11,8 +11,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// S12: a machine that is removed has keys of the cluster's. Who has a front proxy's key is whoever he says to the API
+// A machine that is removed has keys of the cluster's. Who has a front proxy's key is whoever he says to the API
 // servers.
+// Proves S12.
 func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 	now := time.Now()
 	s := &state.State{CAs: map[string][]byte{}}

@@ -32,8 +32,9 @@ const (
 	etcdFile    = "/etc/systemd/system/etcd.service"
 )
 
-// P02: a node whose container runtime restarts is drained first and takes pods again after; one whose
+// A node whose container runtime restarts is drained first and takes pods again after; one whose
 // kubelet restarts keeps its pods.
+// Proves P02.
 func TestANodeIsDrainedForItsRuntimeAlone(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -52,7 +53,8 @@ func TestANodeIsDrainedForItsRuntimeAlone(t *testing.T) {
 	}
 }
 
-// P02: a run that ends while a node is drained is gone on with, and the node takes pods again.
+// A run that ends while a node is drained is gone on with, and the node takes pods again.
+// Proves P02.
 func TestANodeThatACutOffRunDrainedTakesPodsAgain(t *testing.T) {
 	for name, heal := range map[string]func(w *world){
 		"gone on with": func(w *world) { w.edit("machine.a", runtimeFile) },
@@ -102,7 +104,8 @@ func TestANodeThatSomebodyCordonedStaysSo(t *testing.T) {
 	}
 }
 
-// P02: changes go over the nodes within the budget, and stop at the first that fails.
+// Changes go over the nodes within the budget, and stop at the first that fails.
+// Proves P02.
 func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	list := []config.Machine{control}
 	for i := range 8 {
@@ -151,7 +154,8 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	}
 }
 
-// S12: the control plane changes one by one, and not at all when that would cost the majority.
+// The control plane changes one by one, and not at all when that would cost the majority.
+// Proves S12.
 func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -209,8 +213,9 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	}
 }
 
-// P02: a dead node that is removed is forgotten before its neighbours are drained, and one that is there and goes takes
+// A dead node that is removed is forgotten before its neighbours are drained, and one that is there and goes takes
 // no pods meanwhile.
+// Proves P02.
 func TestNobodyIsDrainedOntoNodesThatGo(t *testing.T) {
 	nodeC := machine("c", "10.0.0.4", config.RoleNode)
 	w := newWorld(t, control, nodeA, nodeB, nodeC)
@@ -225,7 +230,8 @@ func TestNobodyIsDrainedOntoNodesThatGo(t *testing.T) {
 	}
 }
 
-// P02: a node of whose kubelet nothing has been heard is mended, and not drained before: nobody would end its pods.
+// A node of whose kubelet nothing has been heard is mended, and not drained before: nobody would end its pods.
+// Proves P02.
 func TestANodeThatIsSilentIsMendedAndNotDrainedBefore(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -237,7 +243,8 @@ func TestANodeThatIsSilentIsMendedAndNotDrainedBefore(t *testing.T) {
 	}
 }
 
-// P02: a program that was deleted is put back, and nothing is drained or starts anew for that.
+// A program that was deleted is put back, and nothing is drained or starts anew for that.
+// Proves P02.
 func TestALostProgramIsPutBackWithoutARestart(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()

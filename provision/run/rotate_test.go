@@ -306,8 +306,9 @@ func (w *trusting) unbroken() {
 	}
 }
 
-// S37: all authorities and the key of service accounts are replaced by one apply, and at no point does anybody show
+// All authorities and the key of service accounts are replaced by one apply, and at no point does anybody show
 // what another does not trust.
+// Proves S37.
 func TestEveryAuthorityIsReplacedWhileEverybodyTrustsEverybody(t *testing.T) {
 	w := newTrusting(t)
 	former := w.state()
@@ -323,8 +324,9 @@ func TestEveryAuthorityIsReplacedWhileEverybodyTrustsEverybody(t *testing.T) {
 	}
 }
 
-// S37: a replacement that is cut off, wherever that is, is gone on with by the next apply, and nobody is cut off
+// A replacement that is cut off, wherever that is, is gone on with by the next apply, and nobody is cut off
 // meanwhile.
+// Proves S37.
 func TestAReplacementThatIsCutOffIsGoneOnWith(t *testing.T) {
 	w := newTrusting(t)
 	w.wish(0)
@@ -347,7 +349,8 @@ func TestAReplacementThatIsCutOffIsGoneOnWith(t *testing.T) {
 	w.unbroken()
 }
 
-// S37: a machine that is not reached keeps a replacement from going on, and the plan names it.
+// A machine that is not reached keeps a replacement from going on, and the plan names it.
+// Proves S37.
 func TestAReplacementWaitsForMachinesThatAreNotReached(t *testing.T) {
 	w := newTrusting(t)
 	former := w.state()
@@ -368,7 +371,8 @@ func TestAReplacementWaitsForMachinesThatAreNotReached(t *testing.T) {
 	w.replaced(former)
 }
 
-// S37: the former authority is trusted for as long as was said, or until somebody says that nobody needs it.
+// The former authority is trusted for as long as was said, or until somebody says that nobody needs it.
+// Proves S37.
 func TestTheFormerAuthorityIsKeptAsLongAsWasSaid(t *testing.T) {
 	for _, keep := range []time.Duration{state.UntilFinished, time.Hour} {
 		w := newTrusting(t)
@@ -414,8 +418,9 @@ func TestTheFormerAuthorityIsKeptAsLongAsWasSaid(t *testing.T) {
 	}
 }
 
-// S37: an intermediate takes an authority's place: who trusts its root alone trusts what it signs, and nobody is cut
+// An intermediate takes an authority's place: who trusts its root alone trusts what it signs, and nobody is cut
 // off meanwhile.
+// Proves S37.
 func TestAnIntermediateTakesAnAuthoritysPlace(t *testing.T) {
 	w := newTrusting(t)
 	root, err := certs.NewCA("company", 0, time.Now())

@@ -69,8 +69,9 @@ func (w *debians) versions(m config.Machine) string {
 	return fmt.Sprint(d.Installed["libc6"], " ", d.Installed["linux-image"], " ", d.Installed["vim"])
 }
 
-// P03: packages are upgraded, and machines rebooted, one of the control plane and one node at a time, nodes without
+// Packages are upgraded, and machines rebooted, one of the control plane and one node at a time, nodes without
 // their pods; the plan says what and why, and nothing is left to do.
+// Proves P03.
 func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 	w := newDebians(t, config.System{Packages: []string{"nfs-common"}, Upgrade: config.UpgradeSecurity, Reboot: true})
 	p, err := w.engine.Prepare(t.Context())

@@ -147,9 +147,10 @@ func (w *world) breaks(list map[string]*broken) (heal func()) {
 	}
 }
 
-// P02: of a thousand machines one in twenty refuses, hangs or drops. What is met before anything is changed is said of
+// Of a thousand machines one in twenty refuses, hangs or drops. What is met before anything is changed is said of
 // each, and nothing is changed; with those skipped, all others are done in one run that says of each what is wrong with
 // it, once; and when they are well again, the next run does what is left and nothing else.
+// Proves P02.
 func TestOneMachineInTwentyIsBrokenAndTheRestIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machines := amount.Of(1000, 7*20) // 1 in 20 is broken, so that each trouble occurs

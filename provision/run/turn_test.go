@@ -28,8 +28,9 @@ func (w *world) operator(name string) *run.Engine {
 	return &e
 }
 
-// P02: two operators with a copy of the configuration each, whose locks do not meet: who is second at a machine is told
+// Two operators with a copy of the configuration each, whose locks do not meet: who is second at a machine is told
 // of the first, and changes nothing there by a plan that did not know of him.
+// Proves P02.
 func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"

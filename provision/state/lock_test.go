@@ -32,7 +32,8 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// P02: after a run was killed the next one does not wait until its lease has expired.
+// After a run was killed the next one does not wait until its lease has expired.
+// Proves P02.
 func TestTheLockOfAKilledProcessIsTakenOverAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	c := exec.Command(os.Args[0], "-test.run=^TestHolder$")

@@ -10,7 +10,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P02: whatever a run makes of the state, the ten from before the last runs are there, and can be put back.
+// Whatever a run makes of the state, the ten from before the last runs are there, and can be put back.
+// Proves P02.
 func TestTheStatesBeforeTheLastTenRunsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	store := state.Store{Dir: filepath.Join(dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")}}

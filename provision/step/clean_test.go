@@ -9,8 +9,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P07: a kernel setting gets back what it was before it was changed from here, also after several changes; one that
+// A kernel setting gets back what it was before it was changed from here, also after several changes; one that
 // somebody has set since stays.
+// Proves P07.
 func TestKernelSettingsArePutBack(t *testing.T) {
 	h := &hostfake.Host{}
 	put := func(name, value string) {

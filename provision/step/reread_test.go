@@ -9,8 +9,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P02: a file that a server reads by itself restarts nothing, and is applied when the server
+// A file that a server reads by itself restarts nothing, and is applied when the server
 // says that it uses it.
+// Proves P02.
 func TestAFileThatIsReadAgainIsInUse(t *testing.T) {
 	h := &hostfake.Host{}
 	s := &step.Reread{Path: "/etc/a.yaml", URL: "https://10.0.0.1:6443/readyz/a-config", Unit: "kube-apiserver"}

@@ -38,8 +38,9 @@ func TestAUnitThatIsOnItsWayUpIsWaitedForAndNotPlanned(t *testing.T) {
 	}
 }
 
-// P05: a unit that waits for what it cannot reach with the credentials that it began with is begun anew when it has
+// A unit that waits for what it cannot reach with the credentials that it began with is begun anew when it has
 // others.
+// Proves P05.
 func TestAUnitThatIsStartingWithFormerFilesIsStartedAnew(t *testing.T) {
 	for _, c := range []struct{ was, file, want string }{
 		{"activating", "new", "restart x.service"},

@@ -18,8 +18,9 @@ import (
 	"clusterctl/certs"
 )
 
-// S10: one API server that hangs, and whose machine goes on accepting connections, is passed over; so is one that
+// One API server that hangs, and whose machine goes on accepting connections, is passed over; so is one that
 // falls silent while it is asked.
+// Proves S10.
 func TestAServerThatHangsIsPassedOver(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {

@@ -81,7 +81,8 @@ func ending(phase string) *unstructured.Unstructured {
 	return p
 }
 
-// P07: the kubelet writes that a pod has ended before it unmounts its volumes.
+// The kubelet writes that a pod has ended before it unmounts its volumes.
+// Proves P07.
 func TestDrainWaitsUntilTheObjectsOfEndedPodsAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := fakeLive(item("v1", "Node", "", "n", nil), ending("Failed"))
@@ -133,7 +134,8 @@ func declared(address string, line int, o *unstructured.Unstructured) config.Obj
 	return config.Object{Address: address, Content: o.Object, Source: config.Source{File: "app.hcl", Line: line}}
 }
 
-// P05: all that the API refuses is known while planning; what waits for the same plan is not refused.
+// All that the API refuses is known while planning; what waits for the same plan is not refused.
+// Proves P05.
 func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 	l, client := fakeLive()
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -193,8 +195,9 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 	}
 }
 
-// P07: an object that somebody else has made is neither changed nor remembered until an import block says so; what was
+// An object that somebody else has made is neither changed nor remembered until an import block says so; what was
 // applied before, and what the cluster makes of its own accord, is.
+// Proves P07.
 func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 	by := func(name, manager, subresource string) *unstructured.Unstructured {
 		o := item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "theirs"}})
@@ -320,7 +323,8 @@ func ours(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
-// P05: an object that a dead webhook keeps from being written is named, and the others are applied all the same.
+// An object that a dead webhook keeps from being written is named, and the others are applied all the same.
+// Proves P05.
 func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, written := hooked(t)
@@ -369,8 +373,9 @@ func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
 	})
 }
 
-// P05: what was applied and is no longer declared goes whoever wrote its labels; what somebody else has made anew
+// What was applied and is no longer declared goes whoever wrote its labels; what somebody else has made anew
 // stays, and the plan says so.
+// Proves P05.
 func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	charts := ours("v1", "ConfigMap", "default", "charts")
 	charts.SetLabels(map[string]string{ManagedByLabel: "Helm"})
@@ -427,8 +432,9 @@ func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	}
 }
 
-// P05: a declared object that is being deleted is not there to stay: the plan says that a new one is made, and applying
+// A declared object that is being deleted is not there to stay: the plan says that a new one is made, and applying
 // waits until the old one is gone.
+// Proves P05.
 func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		going := ours("v1", "Namespace", "", "shop")
@@ -487,8 +493,9 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	})
 }
 
-// P07: a drain does not wait for pods that nobody ends: those of a node that is gone, or of whose kubelet nothing has
+// A drain does not wait for pods that nobody ends: those of a node that is gone, or of whose kubelet nothing has
 // been heard.
+// Proves P07.
 func TestDrainDoesNotWaitForPodsOfANodeThatIsGone(t *testing.T) {
 	for status, waits := range map[string]bool{"Unknown": false, "False": true, "True": true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,9 +17,10 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P05: what is refused because of what the same run makes after it, or takes away last, is tried again then: a service
+// What is refused because of what the same run makes after it, or takes away last, is tried again then: a service
 // that is renamed and keeps its node port, and a configuration whose webhook comes later in the list. What is refused
 // for good is said once.
+// Proves P05.
 func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))

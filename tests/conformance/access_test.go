@@ -7,7 +7,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: who may not is told so in upstream's words, and who is nobody is not let in.
+// Who may not is told so in upstream's words, and who is nobody is not let in.
+// Proves S11.
 func TestWhoMayNotIsRefused(t *testing.T) {
 	s := serve(t, openStore(t))
 	admin, nobody := s.as(t, certs.Admin()), s.with(t)

@@ -32,7 +32,8 @@ func decision(types ...string) []any {
 	return list
 }
 
-// S12: what a signer writes are certificates in PEM, once.
+// What a signer writes are certificates in PEM, once.
+// Proves S12.
 func TestACertificateIsOneAndStays(t *testing.T) {
 	c := shared(t)
 	request := requests(t, c)
@@ -98,7 +99,8 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 	}
 }
 
-// S12: what was decided on a request is decided, and by approval alone.
+// What was decided on a request is decided, and by approval alone.
+// Proves S12.
 func TestDecisionsStay(t *testing.T) {
 	c := shared(t)
 	request := requests(t, c)

@@ -39,8 +39,9 @@ type cause struct {
 
 var everyWay = []string{"post", "put", "patch", "apply"}
 
-// S11, S12: what differs from a good object in one way is answered as the documentation says, by every way in which it
+// What differs from a good object in one way is answered as the documentation says, by every way in which it
 // comes.
+// Proves S11, S12.
 func TestCorpus(t *testing.T) {
 	c := shared(t)
 	kinds := map[string]*sample{}
@@ -175,7 +176,8 @@ func headers(texts []string) []string {
 	return sorted(out)
 }
 
-// S11: a volume says since when it is in its phase, as far as who writes its status does not.
+// A volume says since when it is in its phase, as far as who writes its status does not.
+// Proves S11.
 func TestVolumePhaseIsTimed(t *testing.T) {
 	c := shared(t)
 	o := object{

@@ -311,7 +311,8 @@ func refusesBodies(t *testing.T, s *subject) {
 	)
 }
 
-// S11: the selectors of a pod say from its creation on which pods they are about, also when its labels change later.
+// The selectors of a pod say from its creation on which pods they are about, also when its labels change later.
+// Proves S11.
 func TestLabelKeysBecomePartOfSelectors(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "labelkeys")

@@ -2,8 +2,9 @@ package conformance
 
 import "testing"
 
-// S12: administrative access to devices is for claims of namespaces that are labelled for it; what is allocated and
+// Administrative access to devices is for claims of namespaces that are labelled for it; what is allocated and
 // reported is judged.
+// Proves S12.
 func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 	c := shared(t)
 	const ns, label = "device-admins", "resource.kubernetes.io/admin-access"

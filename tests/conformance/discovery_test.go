@@ -22,7 +22,8 @@ var partsOf = []string{
 	"APIGroupDiscovery", "APIGroupDiscoveryList",
 }
 
-// S12: what Kubernetes' own types call stable is in the samples, and so is tested.
+// What Kubernetes' own types call stable is in the samples, and so is tested.
+// Proves S12.
 func TestTheListOfStableKindsIsWhole(t *testing.T) {
 	known := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme} {

@@ -56,7 +56,7 @@ func (s *subject) settled(t testing.TB, o object, path string) object {
 	return o
 }
 
-// group makes some objects that share a label, and returns the label's selector.
+// some makes objects that share a label, and returns the label's selector.
 func (s *subject) some(t testing.TB, n int) (label string, names []string) {
 	t.Helper()
 	label = fmt.Sprintf("group-%d", numbers.Add(1))
@@ -114,7 +114,8 @@ var behaviours = []struct {
 	{"protobuf and CBOR carry everything", "create", encodes},
 }
 
-// S11, S12: every kind does what all kinds do.
+// Every kind does what all kinds do.
+// Proves S11, S12.
 func TestEveryKindBehaves(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {

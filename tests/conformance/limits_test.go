@@ -18,7 +18,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: what is too large, too deep or too much is refused for what it is, and the server goes on.
+// What is too large, too deep or too much is refused for what it is, and the server goes on.
+// Proves S11.
 func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "limits")
@@ -131,7 +132,8 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	}
 }
 
-// S11: clients that send slowly are let go, and do not keep others waiting.
+// Clients that send slowly are let go, and do not keep others waiting.
+// Proves S11.
 func TestSlowClientsAreLetGo(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -194,7 +196,8 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 	all.Wait()
 }
 
-// S11: watches that nothing happens to cost little, and an event reaches all.
+// Watches that nothing happens to cost little, and an event reaches all.
+// Proves S11.
 func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 	const watches, most = 10000, 48 << 10 // bytes for a watch, the client's half of it included
 	s := serve(t, openStore(t))

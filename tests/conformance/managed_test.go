@@ -40,8 +40,9 @@ func readAccounts(t testing.TB) map[string]*account {
 	return all
 }
 
-// S11, S12: whoever writes an object of any kind owns the fields that Kubernetes says, whichever way it is written, and
+// Whoever writes an object of any kind owns the fields that Kubernetes says, whichever way it is written, and
 // is given its defaults.
+// Proves S11, S12.
 func TestManagedFieldsOfEveryKindAreUpstreams(t *testing.T) {
 	c := shared(t)
 	all := readAccounts(t)

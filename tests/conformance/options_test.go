@@ -15,7 +15,8 @@ var fielded = map[string]bool{
 	"secrets": true, "services": true,
 }
 
-// S11: what may be said besides a request is checked as upstream checks it, in its words.
+// What may be said besides a request is checked as upstream checks it, in its words.
+// Proves S11.
 func TestOptionsAreChecked(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "o")
@@ -177,8 +178,9 @@ func TestOptionsAreChecked(t *testing.T) {
 	c.refused(t, get("%s", one), 404, "NotFound", "")
 }
 
-// S11: pages that begin at a version are of that version, and a watch that begins with what there is says where that
+// Pages that begin at a version are of that version, and a watch that begins with what there is says where that
 // ends.
+// Proves S11.
 func TestVersionsAreThoseThatWereAskedFor(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "v")

@@ -7,7 +7,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: the paths under /watch, which were there before ?watch=1, are served to those who may watch.
+// The paths under /watch, which were there before ?watch=1, are served to those who may watch.
+// Proves S11.
 func TestPathsOfWatchesAreServed(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -112,12 +113,14 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 	seer.refused(t, get("/api/v1/watch/namespaces/w/configmaps?fieldSelector=metadata.name%%3Done"), 403, "Forbidden",
 		`configmaps is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`)
 	// Elsewhere a selector of one name is as good as the name.
-	seer.watch(t, get("/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).
+	seer.watch(t, get(
+		"/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).
 		must("ADDED", "one")
 }
 
-// S11: who may do everything in one namespace may not do it to namespaces: they are in none, also not by a path that
+// Who may do everything in one namespace may not do it to namespaces: they are in none, also not by a path that
 // says so.
+// Proves S11.
 func TestNamespacesAreInNoNamespace(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -172,7 +175,8 @@ func TestNamespacesAreInNoNamespace(t *testing.T) {
 
 const notAllowed = "the server does not allow this method on the requested resource"
 
-// S11: a path without a method that is asked of it says so, as upstream's router says it; one without any is not there.
+// A path without a method that is asked of it says so, as upstream's router says it; one without any is not there.
+// Proves S11.
 func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -285,7 +289,8 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	}
 }
 
-// S11: what is meant by its uid is not made anew by an update, and who may not create does not by updating or applying.
+// What is meant by its uid is not made anew by an update, and who may not create does not by updating or applying.
+// Proves S11.
 func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())

@@ -85,7 +85,8 @@ func (c *client) node(t *testing.T, name string, kubelet *url.URL) {
 	}}))
 }
 
-// S11: what is behind a proxy is asked with the client's method, path, query and body, and not with its credentials.
+// What is behind a proxy is asked with the client's method, path, query and body, and not with its credentials.
+// Proves S11.
 func TestNodesAreProxied(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -184,7 +185,8 @@ func upgrades(t *testing.T, s *server, path string) {
 	}
 }
 
-// S11: what cannot be proxied to is said, and nobody is led to what is this machine's own.
+// What cannot be proxied to is said, and nobody is led to what is this machine's own.
+// Proves S11.
 func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "proxy")
@@ -250,7 +252,8 @@ func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 	c.refused(t, get("%s/s:http/proxy/", service), 503, "ServiceUnavailable", "no endpoints available")
 }
 
-// S11: streams into a pod are refused as upstream does, before anybody is connected to.
+// Streams into a pod are refused as upstream does, before anybody is connected to.
+// Proves S11.
 func TestStreamsThatCannotBe(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "streams")

@@ -65,8 +65,9 @@ func readDerived(t testing.TB) map[string][]derived {
 	return all
 }
 
-// S11, S12: an object of any kind that breaks its published schema in one way is answered as Kubernetes answers it,
+// An object of any kind that breaks its published schema in one way is answered as Kubernetes answers it,
 // whichever way it comes.
+// Proves S11, S12.
 func TestWhatBreaksThePublishedSchemaIsAnsweredAsUpstreamDoes(t *testing.T) {
 	c := shared(t)
 	all := readDerived(t)

@@ -26,7 +26,8 @@ func podIn(t *testing.T, c *client, namespace, name string) (path string, o obje
 	return path, o
 }
 
-// S11: what replicates is scaled through a Scale, whatever it is.
+// What replicates is scaled through a Scale, whatever it is.
+// Proves S11.
 func TestScaleIsTheSameForAll(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "scale")
@@ -288,7 +289,8 @@ func TestContainersAreAddedToPodsAndStay(t *testing.T) {
 	)
 }
 
-// S11: a pod is resized in its cpu and memory, and in nothing else.
+// A pod is resized in its cpu and memory, and in nothing else.
+// Proves S11.
 func TestPodsAreResized(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "resize")
@@ -345,7 +347,8 @@ func TestPodsAreResized(t *testing.T) {
 	)
 }
 
-// S11: what a pod has as a whole is resized likewise.
+// What a pod has as a whole is resized likewise.
+// Proves S11.
 func TestPodsAreResizedAsAWhole(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "whole")
@@ -475,7 +478,8 @@ func TestServiceAccountsGetTokens(t *testing.T) {
 	}
 }
 
-// S11: who asks is told who is asking, and what may be done.
+// Who asks is told who is asking, and what may be done.
+// Proves S11.
 func TestReviewsAnswer(t *testing.T) {
 	c := shared(t)
 	me := c.must(t, 201, post("/apis/authentication.k8s.io/v1/selfsubjectreviews", object{}))
@@ -520,7 +524,8 @@ func TestReviewsAnswer(t *testing.T) {
 	}
 }
 
-// S11: a certificate is approved through the subresource, once, and the decision stays.
+// A certificate is approved through the subresource, once, and the decision stays.
+// Proves S11.
 func TestApprovalIsApart(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {

@@ -11,7 +11,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: what a list answers for each way to name a version, as the API's concepts tell it.
+// What a list answers for each way to name a version, as the API's concepts tell it.
+// Proves S11.
 func TestReadsHeedResourceVersions(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "versions")
@@ -69,8 +70,9 @@ func TestReadsHeedResourceVersions(t *testing.T) {
 	}
 }
 
-// S11: a list whose state has been forgotten is told so, and may go on with what there is. A server that
+// A list whose state has been forgotten is told so, and may go on with what there is. A server that
 // was started after the state was knows nothing of it.
+// Proves S11.
 func TestWhatIsForgottenIsExpired(t *testing.T) {
 	st := openStore(t)
 	first := serve(t, st)
@@ -131,7 +133,8 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	c.must(t, 200, get("%s?resourceVersion=%s&resourceVersionMatch=NotOlderThan", path, version))
 }
 
-// S11: remaining items are counted where nothing is selected, and not where something is.
+// Remaining items are counted where nothing is selected, and not where something is.
+// Proves S11.
 func TestPagesTellHowManyRemain(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "pages")
@@ -156,7 +159,8 @@ func TestPagesTellHowManyRemain(t *testing.T) {
 	}
 }
 
-// S11: lists above some size are compressed for those who take it.
+// Lists above some size are compressed for those who take it.
+// Proves S11.
 func TestLargeAnswersAreCompressed(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "large")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// S11: who writes something doubtful, or asks for what is going away, is told, and served.
+// Who writes something doubtful, or asks for what is going away, is told, and served.
+// Proves S11.
 func TestDoubtsAreTold(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "doubts")
@@ -60,7 +61,8 @@ func TestDoubtsAreTold(t *testing.T) {
 	}
 }
 
-// S11: nobody manages fields that a new object does not have, whatever was sent.
+// Nobody manages fields that a new object does not have, whatever was sent.
+// Proves S11.
 func TestWhatIsDroppedIsNotManaged(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "dropped")

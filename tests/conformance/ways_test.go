@@ -13,8 +13,9 @@ import (
 // field validation, whoever sends a whole object hears 400, whoever patches one 422, and whoever applies one 500, since
 // it has no schema. What is wrong in words is told in the same words, whichever way it came: the samples say in which.
 
-// S11, S12: a kind's objects, good and wrong in one way each, are answered alike by POST and apply, and alike by PUT
+// A kind's objects, good and wrong in one way each, are answered alike by POST and apply, and alike by PUT
 // and patch.
+// Proves S11, S12.
 func TestEveryWayIsAnsweredAlike(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {

@@ -97,7 +97,8 @@ func autoscalerSays(
 	return status
 }
 
-func TestADeploymentIsScaledByWhatItsPodsUseS33(t *testing.T) {
+// Proves S33.
+func TestADeploymentIsScaledByWhatItsPodsUse(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, func(d *appsv1.Deployment) {
@@ -136,7 +137,8 @@ func TestADeploymentIsScaledByWhatItsPodsUseS33(t *testing.T) {
 	})
 }
 
-func TestWhateverHasAScaleIsScaledS12(t *testing.T) {
+// Proves S12.
+func TestWhateverHasAScaleIsScaled(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	fleets := define(

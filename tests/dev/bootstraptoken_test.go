@@ -10,7 +10,8 @@ import (
 )
 
 // A token signs what machines may know before they trust the cluster, for as long as it is good, and then goes.
-func TestABootstrapTokenSignsUntilItsTimeIsOverS12(t *testing.T) {
+// Proves S12.
+func TestABootstrapTokenSignsUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	const id, key = "dev123", "jws-kubeconfig-dev123"
 	secrets, public := client.CoreV1().

@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
+// Proves S22.
+func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	t.Parallel()
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	tell := func(data map[string]string) {
@@ -89,7 +90,8 @@ func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
 			)(
 				client.CoreV1().
 					Events("").
-					List(ctx, metav1.ListOptions{FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
+					List(ctx, metav1.ListOptions{
+						FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
 			)
 			return slices.ContainsFunc(
 				list.Items,

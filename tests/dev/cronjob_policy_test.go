@@ -62,7 +62,8 @@ func happened(ctx context.Context, t *testing.T, ns, reason string) bool {
 	return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Source.Component == "cronjob-controller" })
 }
 
-func TestACronJobMakesJobsAndKeepsSomeS20(t *testing.T) {
+// Proves S20.
+func TestACronJobMakesJobsAndKeepsSome(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	cron(t, ns, func(s *batchv1.CronJobSpec) { s.SuccessfulJobsHistoryLimit = ptr.To(int32(0)) }, "true")
@@ -89,7 +90,8 @@ func TestACronJobMakesJobsAndKeepsSomeS20(t *testing.T) {
 	}
 }
 
-func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
+// Proves S20.
+func TestACronJobIsNotInItsOwnWay(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []batchv1.ConcurrencyPolicy{batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -137,7 +139,8 @@ func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
 }
 
 // What is deleted by somebody else is no longer called active, and the jobs of a cron job go with it.
-func TestTheJobsOfACronJobGoWithItS20(t *testing.T) {
+// Proves S20.
+func TestTheJobsOfACronJobGoWithIt(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	cron(t, ns, nil)

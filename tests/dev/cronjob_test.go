@@ -15,8 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// TestACronJobStartsTheJobOfTheLastTimeS20 lets an hour go by in the status, since tests do not wait for minutes.
-func TestACronJobStartsTheJobOfTheLastTimeS20(t *testing.T) {
+// TestACronJobStartsTheJobOfTheLastTime lets an hour go by in the status, since tests do not wait for minutes.
+// Proves S20.
+func TestACronJobStartsTheJobOfTheLastTime(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	spec := podSpec("exit", "0")

@@ -87,7 +87,8 @@ func images(t *testing.T, ns string) map[string]int {
 	return out
 }
 
-func TestADeploymentRollsOutAndUndoesToARevisionS19(t *testing.T) {
+// Proves S19.
+func TestADeploymentRollsOutAndUndoesToARevision(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 3, nil)
@@ -139,7 +140,8 @@ func TestADeploymentRollsOutAndUndoesToARevisionS19(t *testing.T) {
 	}
 }
 
-func TestAPausedDeploymentScalesButDoesNotRollS19(t *testing.T) {
+// Proves S19.
+func TestAPausedDeploymentScalesButDoesNotRoll(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
@@ -171,7 +173,8 @@ func TestAPausedDeploymentScalesButDoesNotRollS19(t *testing.T) {
 }
 
 // A rollout that cannot go on is scaled: both sets grow in proportion.
-func TestScalingAStuckRolloutGrowsAllSetsS19(t *testing.T) {
+// Proves S19.
+func TestScalingAStuckRolloutGrowsAllSets(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 4, func(d *appsv1.Deployment) {
@@ -210,7 +213,8 @@ func TestScalingAStuckRolloutGrowsAllSetsS19(t *testing.T) {
 }
 
 // Recreate never runs old and new pods side by side.
-func TestRecreateEndsOldPodsFirstS19(t *testing.T) {
+// Proves S19.
+func TestRecreateEndsOldPodsFirst(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, func(d *appsv1.Deployment) {
@@ -237,7 +241,8 @@ func TestRecreateEndsOldPodsFirstS19(t *testing.T) {
 	}
 }
 
-func TestARolloutThatDoesNotProgressSaysSoS19(t *testing.T) {
+// Proves S19.
+func TestARolloutThatDoesNotProgressSaysSo(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 1, func(d *appsv1.Deployment) {
@@ -265,7 +270,8 @@ func TestARolloutThatDoesNotProgressSaysSoS19(t *testing.T) {
 	})
 }
 
-func TestOldRevisionsBeyondTheLimitAreDroppedS19(t *testing.T) {
+// Proves S19.
+func TestOldRevisionsBeyondTheLimitAreDropped(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 1, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) })

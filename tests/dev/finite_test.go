@@ -14,7 +14,8 @@ import (
 
 // What a chart's hook runs is an image with a command of its own, with an init container before it and a sidecar beside
 // it.
-func TestJobsOfUnknownImagesEndOnHollowNodesS19(t *testing.T) {
+// Proves S19.
+func TestJobsOfUnknownImagesEndOnHollowNodes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
@@ -84,7 +85,8 @@ func TestASubPathMayBeAFileOnHollowNodes(t *testing.T) {
 	})
 }
 
-func TestTheServiceKubernetesHasAnEndpointS20(t *testing.T) {
+// Proves S20.
+func TestTheServiceKubernetesHasAnEndpoint(t *testing.T) {
 	t.Parallel()
 	until(t, "an endpoint and a slice", func(ctx context.Context) (bool, any) {
 		e, err := client.CoreV1().

@@ -45,7 +45,8 @@ func configMapGone(t *testing.T, ns, name string) {
 }
 
 // A chain of owners of several kinds goes from its beginning to its end.
-func TestBackgroundDeletionFollowsAChainAcrossKindsS21(t *testing.T) {
+// Proves S21.
+func TestBackgroundDeletionFollowsAChainAcrossKinds(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	root := configMap(t, ns, "root", nil)
@@ -67,7 +68,8 @@ func TestBackgroundDeletionFollowsAChainAcrossKindsS21(t *testing.T) {
 	must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Get(t.Context(), "bystander", metav1.GetOptions{}))
 }
 
-func TestForegroundDeletionWaitsForWhatBlocksItS21(t *testing.T) {
+// Proves S21.
+func TestForegroundDeletionWaitsForWhatBlocksIt(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	root := configMap(t, ns, "root", nil)
@@ -90,7 +92,8 @@ func TestForegroundDeletionWaitsForWhatBlocksItS21(t *testing.T) {
 	configMapGone(t, ns, "loose")
 }
 
-func TestAForegroundDeletionOfADeploymentEndsWithItsPodsS21(t *testing.T) {
+// Proves S21.
+func TestAForegroundDeletionOfADeploymentEndsWithItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
@@ -108,7 +111,8 @@ func TestAForegroundDeletionOfADeploymentEndsWithItsPodsS21(t *testing.T) {
 }
 
 // What is orphaned keeps running, and a new owner with its selector adopts it.
-func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
+// Proves S21.
+func TestOrphansStayAndAreAdoptedAgain(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
@@ -134,7 +138,8 @@ func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
 }
 
 // A second owner that lives keeps what the first one loses; the dead reference goes.
-func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
+// Proves S21.
+func TestWhatHasAnotherOwnerStays(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	one, two := configMap(t, ns, "one", nil), configMap(t, ns, "two", nil)
@@ -150,7 +155,8 @@ func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
 }
 
 // An owner that never was is no owner; one of a kind that is not served may come back.
-func TestOwnersThatAreMissingS21(t *testing.T) {
+// Proves S21.
+func TestOwnersThatAreMissing(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	never := &corev1.ConfigMap{
@@ -178,7 +184,8 @@ func TestOwnersThatAreMissingS21(t *testing.T) {
 }
 
 // An owner that the place of its dependent does not let one look for is not gone.
-func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
+// Proves S21.
+func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	alive := configMap(t, ns, "alive", nil)
@@ -217,7 +224,8 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 }
 
 // Objects that own each other in a circle go all the same, whichever is deleted, and when all are.
-func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
+// Proves S21.
+func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range [][]string{{"a"}, {"b"}, {"c", "a", "b"}} {
 		ns := namespace(t)
@@ -242,7 +250,8 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 }
 
 // Pods in the hands of a set that is gone go even when the set was deleted as an orphan maker's child.
-func TestDeletingAReplicaSetInTheBackgroundEndsItsPodsS21(t *testing.T) {
+// Proves S21.
+func TestDeletingAReplicaSetInTheBackgroundEndsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(

@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestHelmInstallsUpgradesRollsBackAndUninstallsS12 drives the cluster by the real helm,
+// TestHelmInstallsUpgradesRollsBackAndUninstalls drives the cluster by the real helm,
 // with a chart that brings a definition, objects of it, hooks and a workload.
-func TestHelmInstallsUpgradesRollsBackAndUninstallsS12(t *testing.T) {
+// Proves S12.
+func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 	path := program(t, "helm", "../tools", "helm.sh/helm/v4/cmd/helm")
 	ns := namespace(t)
 	helm := func(args ...string) (string, error) {

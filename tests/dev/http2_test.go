@@ -17,8 +17,9 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// S07: HTTP/2 is spoken as RFC 9113 and RFC 7541 say, by the tests of h2spec, the strict ones included.
-func TestHTTP2IsSpokenAsSpecifiedS07(t *testing.T) {
+// HTTP/2 is spoken as RFC 9113 and RFC 7541 say, by the tests of h2spec, the strict ones included.
+// Proves S07.
+func TestHTTP2IsSpokenAsSpecified(t *testing.T) {
 	// Where a test sends something wrong after a request that has not ended, an answer that does not wait for the end
 	// of the request may come first, and what is sent after that is rightly ignored: those are for a handler that
 	// waits.

@@ -63,7 +63,8 @@ func noneHeld(t *testing.T, ns string) {
 	})
 }
 
-func TestAParallelJobRunsToItsCompletionsS19(t *testing.T) {
+// Proves S19.
+func TestAParallelJobRunsToItsCompletions(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(
@@ -87,7 +88,8 @@ func TestAParallelJobRunsToItsCompletionsS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestAnIndexedJobCompletesEachIndexOnceS19(t *testing.T) {
+// Proves S19.
+func TestAnIndexedJobCompletesEachIndexOnce(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) {
@@ -112,7 +114,8 @@ func TestAnIndexedJobCompletesEachIndexOnceS19(t *testing.T) {
 	}
 }
 
-func TestAJobFailsAtItsBackoffLimitS19(t *testing.T) {
+// Proves S19.
+func TestAJobFailsAtItsBackoffLimit(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.BackoffLimit = ptr.To[int32](0) }, "false")
@@ -124,7 +127,8 @@ func TestAJobFailsAtItsBackoffLimitS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestAJobFailsAtItsDeadlineAndStopsItsPodsS19(t *testing.T) {
+// Proves S19.
+func TestAJobFailsAtItsDeadlineAndStopsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(
@@ -143,7 +147,8 @@ func TestAJobFailsAtItsDeadlineAndStopsItsPodsS19(t *testing.T) {
 	})
 }
 
-func TestASuspendedJobStopsItsPodsAndResumesS19(t *testing.T) {
+// Proves S19.
+func TestASuspendedJobStopsItsPodsAndResumes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.Suspend, s.Parallelism = ptr.To(true), ptr.To[int32](2) })
@@ -174,7 +179,8 @@ func TestASuspendedJobStopsItsPodsAndResumesS19(t *testing.T) {
 }
 
 // A job whose pods never find a node can be ended, and its pods go.
-func TestPodsThatNeverRanAreLetGoS19(t *testing.T) {
+// Proves S19.
+func TestPodsThatNeverRanAreLetGo(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.Template.Spec.NodeSelector = map[string]string{"no": "where"} })
@@ -186,7 +192,8 @@ func TestPodsThatNeverRanAreLetGoS19(t *testing.T) {
 	until(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
-func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLiveS21(t *testing.T) {
+// Proves S21.
+func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLive(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.TTLSecondsAfterFinished = ptr.To[int32](1) }, "true")
@@ -197,7 +204,8 @@ func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLiveS21(t *testing.T) {
 	until(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
-func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
+// Proves S20.
+func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) {
 	ns := namespace(t)
 	for range 2 { // the second has the name of the first
 		startJob(t, ns, nil, "sleep")
@@ -217,7 +225,8 @@ func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
 
 // A pod that no job counts any more, because it was orphaned or its labels were changed, is
 // held by nobody; one that a job takes in is counted.
-func TestPodsThatAJobReleasedAreHeldByNobodyS19(t *testing.T) {
+// Proves S19.
+func TestPodsThatAJobReleasedAreHeldByNobody(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, nil)
@@ -251,7 +260,8 @@ func TestPodsThatAJobReleasedAreHeldByNobodyS19(t *testing.T) {
 }
 
 // A job that another controller runs is left alone.
-func TestAJobOfAnotherControllerIsLeftAloneS19(t *testing.T) {
+// Proves S19.
+func TestAJobOfAnotherControllerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(j *batchv1.JobSpec) { j.ManagedBy = ptr.To("example.com/queue") })

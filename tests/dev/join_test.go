@@ -26,7 +26,8 @@ import (
 
 // A kubelet that nobody knows asks for its node's certificate with a bootstrap token, gets it without anybody's doing,
 // and is that node then; with a token that is no node's, or has been taken back, it gets nothing.
-func TestAKubeletJoinsByATokenS21(t *testing.T) {
+// Proves S21.
+func TestAKubeletJoinsByAToken(t *testing.T) {
 	live, err := workload.Connect(
 		[]string{strings.TrimPrefix(config.Host, "https://")},
 		config.CAData,
@@ -157,7 +158,9 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 			if c := asking.Current(); c != nil && len(c.Leaf.IPAddresses) == addresses {
 				return c.Leaf
 			}
-			for _, r := range must[*certificatesv1.CertificateSigningRequestList](t)(client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})).Items {
+			requests := client.CertificatesV1().CertificateSigningRequests()
+			list := must[*certificatesv1.CertificateSigningRequestList](t)(requests.List(ctx, metav1.ListOptions{}))
+			for _, r := range list.Items {
 				if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(r.Status.Conditions) == 0 {
 					r.Status.Conditions = append(
 						r.Status.Conditions,

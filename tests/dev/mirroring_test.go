@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
+// Proves S20.
+func TestEndpointsOfAServiceWithoutASelectorAreMirrored(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	services, endpoints := client.CoreV1().Services(ns), client.CoreV1().Endpoints(ns)

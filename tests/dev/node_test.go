@@ -81,7 +81,8 @@ func tainted(n *corev1.Node, key string, effect corev1.TaintEffect) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
 }
 
-func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
+// Proves S04.
+func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBack(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	silentNode(t, "silent")
@@ -157,7 +158,8 @@ func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
 	})
 }
 
-func TestPodsOfANodeThatIsGoneAreCollectedS21(t *testing.T) {
+// Proves S21.
+func TestPodsOfANodeThatIsGoneAreCollected(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	silentNode(t, "removed")
@@ -170,7 +172,8 @@ func TestPodsOfANodeThatIsGoneAreCollectedS21(t *testing.T) {
 	})
 }
 
-func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPodsS04(t *testing.T) {
+// Proves S04.
+func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPods(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 3, nil)
 	rolledOut(t, ns)
@@ -194,7 +197,8 @@ func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPodsS04(t *testing.T) {
 	})
 }
 
-func TestEveryNodeGetsAPodNetworkOfItsOwnS04(t *testing.T) {
+// Proves S04.
+func TestEveryNodeGetsAPodNetworkOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"extra-1", "extra-2", "extra-3", "extra-4"} {
 		must[*corev1.Node](
@@ -246,7 +250,8 @@ func TestLogsOfAPretendedNodeAreRefusedClearly(t *testing.T) {
 
 // What was deleted on a node that people declared out of service goes without the word of its kubelet, which is not
 // coming.
-func TestPodsOfANodeThatIsOutOfServiceAreLetGoS04(t *testing.T) {
+// Proves S04.
+func TestPodsOfANodeThatIsOutOfServiceAreLetGo(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	name := ns + "-out"

@@ -25,10 +25,11 @@ func free(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// TestAnOperatorWithWebhooksWorksS12 runs an operator of controller-runtime's outside the
+// TestAnOperatorWithWebhooksWorks runs an operator of controller-runtime's outside the
 // cluster, as its developers do: a definition of two versions, one conversion webhook,
 // one that defaults, and one that judges.
-func TestAnOperatorWithWebhooksWorksS12(t *testing.T) {
+// Proves S12.
+func TestAnOperatorWithWebhooksWorks(t *testing.T) {
 	ns := namespace(t)
 	definitions := untyped.Resource(
 		schema.GroupVersionResource{

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAPolicyTellsWhichExpressionsDoNotFitS12(t *testing.T) {
+// Proves S12.
+func TestAPolicyTellsWhichExpressionsDoNotFit(t *testing.T) {
 	t.Parallel()
 	name := namespace(t) // is a name of its own, too
 	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
+// Proves S12.
+func TestAClaimInUseStaysUntilItsPodIsGone(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	claim := must[*corev1.PersistentVolumeClaim](
@@ -62,7 +63,8 @@ func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
 	})
 }
 
-func TestABoundVolumeStaysS12(t *testing.T) {
+// Proves S12.
+func TestABoundVolumeStays(t *testing.T) {
 	t.Parallel()
 	name := namespace(t) // is a name of its own, too
 	hostVolume(t, name, name, "1Gi", nil)

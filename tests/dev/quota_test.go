@@ -48,7 +48,8 @@ func hard(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
+// Proves S12.
+func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	quotaOf(
@@ -200,7 +201,8 @@ func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
 }
 
 // A claim of devices and a pod that asks for the resource which their class stands for take of one quota.
-func TestDevicesTakeOfTheQuotaOfTheirClassesResourceS12(t *testing.T) {
+// Proves S12.
+func TestDevicesTakeOfTheQuotaOfTheirClassesResource(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	const gpu = "quota.example.com/gpu"

@@ -22,7 +22,8 @@ func replicationController(name string, replicas int32) *corev1.ReplicationContr
 	}
 }
 
-func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
+// Proves S19.
+func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	all := client.CoreV1().ReplicationControllers(ns)
@@ -86,7 +87,8 @@ func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
 }
 
 // A quota that keeps pods from being made is said in a condition, which goes with it.
-func TestAReplicationControllerSaysWhyItHasTooFewPodsS19(t *testing.T) {
+// Proves S19.
+func TestAReplicationControllerSaysWhyItHasTooFewPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	all := client.CoreV1().ReplicationControllers(ns)

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func TestEndpointsFollowTheReadinessOfPodsS20(t *testing.T) {
+// Proves S20.
+func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{

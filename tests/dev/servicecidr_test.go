@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAServiceCIDRStaysWhileServicesHaveItsAddressesS20(t *testing.T) {
+// Proves S20.
+func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	ranges, services := client.NetworkingV1().ServiceCIDRs(), client.CoreV1().Services(ns)

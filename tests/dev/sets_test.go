@@ -13,7 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
+// Proves S19.
+func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabels(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	orphan := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
@@ -55,7 +56,8 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
 	})
 }
 
-func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNodeS19(t *testing.T) {
+// Proves S19.
+func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
 	ns := namespace(t)
 	label := func(node, value string) {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"disk":%s}}}`, value)
@@ -146,7 +148,8 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-func TestADaemonSetWithASurgeNeverHasLessThanAllS19(t *testing.T) {
+// Proves S19.
+func TestADaemonSetWithASurgeNeverHasLessThanAll(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	labels := map[string]string{"app": "d"}

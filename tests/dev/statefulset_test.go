@@ -64,7 +64,8 @@ func imagesInOrder(t *testing.T, ns string, n int) (list []string) {
 	return list
 }
 
-func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
+// Proves S19.
+func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	statefulSet(t, ns, 3, nil)
@@ -161,7 +162,8 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 }
 
 // What has the set's labels and one of its names is taken in; what has another name is not.
-func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
+// Proves S19.
+func TestAStatefulSetTakesInItsOwn(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for _, name := range []string{"web-1", "web-x"} {
@@ -208,7 +210,8 @@ func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
 }
 
 // Claims are made for each pod, stay when the set gets smaller, and go with it where that is said.
-func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
+// Proves S19.
+func TestTheClaimsOfAStatefulSet(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	s := statefulSet(t, ns, 2, func(s *appsv1.StatefulSetSpec) {
@@ -225,7 +228,8 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 		}
 	})
 	claims := func(ctx context.Context) (names []string, owned int) {
-		for _, c := range must[*corev1.PersistentVolumeClaimList](t)(client.CoreV1().PersistentVolumeClaims(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})).Items {
+		for _, c := range must[*corev1.PersistentVolumeClaimList](t)(client.CoreV1().PersistentVolumeClaims(ns).List(
+			ctx, metav1.ListOptions{LabelSelector: "app=web"})).Items {
 			if c.DeletionTimestamp == nil {
 				names = append(names, c.Name)
 			}
@@ -263,7 +267,8 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 
 // A set that was deleted without its pods and made again takes in their revision too: its pods are as declared, and
 // none is restarted.
-func TestAStatefulSetMadeAgainRestartsNothingS19(t *testing.T) {
+// Proves S19.
+func TestAStatefulSetMadeAgainRestartsNothing(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	statefulSet(t, ns, 2, nil)

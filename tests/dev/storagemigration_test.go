@@ -15,7 +15,8 @@ import (
 
 // A definition's storage version changes. A migration writes what is stored in the former one, once, after which that
 // can be taken away; a second migration finds nothing to write.
-func TestObjectsAreStoredInAnotherVersionS12(t *testing.T) {
+// Proves S12.
+func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 	t.Parallel()
 	ctx, name := t.Context(), "gears.moved.example.com"
 	definitions := untyped.Resource(

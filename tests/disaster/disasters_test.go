@@ -46,7 +46,8 @@ const turn = 3
 // limit is for one disaster, from bare machines on.
 const limit = 12 * time.Minute
 
-// P01 to P05, S10: each disaster ends well by what its page says.
+// Each disaster ends well by what its page says.
+// Proves S10, P01, P02, P03, P04, P05.
 func TestDisastersEndWell(t *testing.T) {
 	chosen := chosen(t)
 	for _, d := range disasters {

@@ -297,7 +297,8 @@ func jobCompletes(t *testing.T, s *stage) string {
 	)
 }
 
-// Each time of the schedule has at most one job, which runs one pod, and never two beside each other.
+// cronJobStarts checks that each time of the schedule has at most one job, which runs one pod, and never two beside
+// each other.
 func cronJobStarts(t *testing.T, s *stage) string {
 	api := s.client.BatchV1().CronJobs(s.ns)
 	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "tick"}, Spec: batchv1.CronJobSpec{
@@ -330,7 +331,7 @@ func cronJobStarts(t *testing.T, s *stage) string {
 	return fmt.Sprintf("three times or more, %d of them twice", twice)
 }
 
-// Ten pods are evicted one after the other as the budget allows it.
+// budgetHolds checks that ten pods are evicted one after the other as the budget allows it.
 func budgetHolds(t *testing.T, s *stage) string {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},

@@ -130,7 +130,7 @@ func (s *watched) broken(namespace string) []string {
 	return s.wrong[namespace][:min(5, len(s.wrong[namespace]))]
 }
 
-// ever is how many pods of a namespace there have been.
+// everMade returns how many pods of a namespace there have been.
 func (s *watched) everMade(namespace string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

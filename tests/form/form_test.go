@@ -20,9 +20,10 @@ import (
 
 const limit = 7 * time.Minute
 
-// S15: a control plane of static pods serves a workload, comes back when a process is killed, becomes one of
+// A control plane of static pods serves a workload, comes back when a process is killed, becomes one of
 // units and static pods again, and is as declared each time. S12: nothing of it needs that the API server answers
 // without credentials.
+// Proves S15.
 func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

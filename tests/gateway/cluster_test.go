@@ -81,7 +81,8 @@ func cluster(t *testing.T) string {
 		"--service-name", "kube-system/kube-ingress", "--gateway-addresses", "load_balancer")
 	// The suite reads from the class which features it is to test.
 	accepted := &gatewayv1.GatewayClass{}
-	for until := time.Now().Add(time.Minute); len(accepted.Status.SupportedFeatures) == 0; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); len(accepted.Status.SupportedFeatures) == 0; time.Sleep(
+		50 * time.Millisecond) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: class}, accepted); err != nil || time.Now().After(until) {
 			t.Fatalf("the GatewayClass has no features: %+v, %v", accepted.Status, err)
 		}

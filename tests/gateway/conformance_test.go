@@ -9,8 +9,9 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 )
 
-// S32: Gateways, HTTPRoutes and ReferenceGrants as their specification has them, with all features that the
+// Gateways, HTTPRoutes and ReferenceGrants as their specification has them, with all features that the
 // GatewayClass claims.
+// Proves S32.
 func TestConformance(t *testing.T) {
 	t.Setenv("KUBECONFIG", cluster(t))
 	options := conformance.DefaultOptions(t)

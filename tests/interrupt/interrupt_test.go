@@ -43,7 +43,8 @@ type world struct {
 	last  string // the output of the last apply
 }
 
-// P02: an apply that is interrupted anywhere is finished by the next one.
+// An apply that is interrupted anywhere is finished by the next one.
+// Proves P02.
 func TestTheNextApplyConvergesWhereverOneWasInterrupted(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()

@@ -25,7 +25,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-func TestPodGetsWhatItAsksForS09S23S25S30(t *testing.T) {
+// Proves S09, S23, S25, S30.
+func TestPodGetsWhatItAsksFor(t *testing.T) {
 	n := start(t)
 	ctx := context.Background()
 	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx,
@@ -195,7 +196,8 @@ func (n *node) exec(pod string, stdin io.Reader, command ...string) (stdout, std
 	return out.String(), bad.String(), err
 }
 
-func TestLogsExecAndPortForwardS08(t *testing.T) {
+// Proves S08.
+func TestLogsExecAndPortForward(t *testing.T) {
 	n := start(t)
 	n.create(
 		n.shell(
@@ -317,7 +319,8 @@ func (n *node) strangers(t *testing.T) {
 	}
 }
 
-func TestInitContainersSidecarsAndRestartsS23(t *testing.T) {
+// Proves S23.
+func TestInitContainersSidecarsAndRestarts(t *testing.T) {
 	n := start(t)
 	always := corev1.ContainerRestartPolicyAlways
 	n.create(
@@ -390,7 +393,8 @@ func TestInitContainersSidecarsAndRestartsS23(t *testing.T) {
 	}
 }
 
-func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
+// Proves S05, S23.
+func TestKubeletRestartLeavesPodsAloneAndCleansUp(t *testing.T) {
 	n := start(t)
 	stay := n.create(n.shell("stay", "sleep 1000", nil))
 	n.create(n.shell("leave", "sleep 1000", nil))
@@ -423,7 +427,8 @@ func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
 
 // Pods are deleted at forty moments of their start, and the kubelet goes away at three:
 // the runtime finishes what it has begun, so that nothing runs that nobody knows of.
-func TestPodsDeletedWhileTheyStartLeaveNothingS23(t *testing.T) {
+// Proves S23.
+func TestPodsDeletedWhileTheyStartLeaveNothing(t *testing.T) {
 	n := start(t)
 	for round := range 4 {
 		for i := range 10 {
@@ -466,7 +471,8 @@ func (n *node) shims() bool {
 	return false
 }
 
-func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNotS23(t *testing.T) {
+// Proves S23.
+func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNot(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("sick", "touch /ok /ready; sleep 1000", func(p *corev1.Pod) {
 		check := func(file string) *corev1.Probe {
@@ -496,7 +502,8 @@ func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNotS23(t *testing.T) {
 	})
 }
 
-func TestStaticPodRunsAndIsMirroredS15S23(t *testing.T) {
+// Proves S15, S23.
+func TestStaticPodRunsAndIsMirrored(t *testing.T) {
 	n := start(t)
 	path := filepath.Join(n.file.StaticPodPath, "static.yaml")
 	manifest := func(arg string) []byte {
@@ -527,7 +534,8 @@ func TestStaticPodRunsAndIsMirroredS15S23(t *testing.T) {
 	})
 }
 
-func TestPodThatCannotStartSaysWhyS23(t *testing.T) {
+// Proves S23.
+func TestPodThatCannotStartSaysWhy(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("noimage", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "127.0.0.1:1/none:1" }))
 	n.create(n.shell("nocommand", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/no/such"} }))

@@ -37,7 +37,8 @@ func (n *node) daemon(name string, f func(context.Context, run.Env) error) {
 	n.until(name, func() bool { return env.Health.Err(true) == nil })
 }
 
-func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
+// Proves S27, S28, S29, S31.
+func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	n := start(t)
 	ctx := context.Background()
 	pair, err := certs.Issue(n.ca, certs.SuperAdmin(), time.Now())

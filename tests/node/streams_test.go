@@ -45,7 +45,8 @@ func (n *node) stream(
 	return e.StreamWithContext(ctx, streams)
 }
 
-func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T) {
+// Proves S08.
+func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutput(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("web", "sleep 1000", nil))
 	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
@@ -108,7 +109,8 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 	}
 }
 
-func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
+// Proves S08.
+func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 	n := start(t)
 	n.create(
 		n.shell(

@@ -143,7 +143,8 @@ func (e excuse) covers(c *client, f failure) bool {
 	return !end.Before(e.from) && !f.At.After(e.to)
 }
 
-func TestNothingEndsWhileDaemonsAreKilledS22S28S31S32(t *testing.T) {
+// Proves S22, S28, S31, S32.
+func TestNothingEndsWhileDaemonsAreKilled(t *testing.T) {
 	ctx := t.Context()
 	c := up(t)
 	image, err := cluster.Output(

@@ -15,7 +15,8 @@ import (
 
 const virtual = "10.99.0.100"
 
-// S11: when the machine that holds the virtual address loses its power, another one answers at it.
+// When the machine that holds the virtual address loses its power, another one answers at it.
+// Proves S11.
 func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

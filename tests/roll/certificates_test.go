@@ -28,10 +28,11 @@ import (
 
 const replacementLimit = 12 * time.Minute
 
-// S37: every authority and the key of service accounts are replaced under load from outside, with apply killed in every
+// Every authority and the key of service accounts are replaced under load from outside, with apply killed in every
 // move and run again. Clients have the kubeconfig and the token from before, and read nothing again: no request of
 // theirs fails until the end is asked for, but what a member of the store was asked when it started anew, and what they
 // are told agrees.
+// Proves S37.
 func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), replacementLimit)
 	defer cancel()

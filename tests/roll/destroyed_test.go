@@ -19,7 +19,8 @@ var traces = []string{
 	"ip -o link | sed 's/^[0-9]*: //; s/@.*//; s/:.*//' | sort",
 	"nft list ruleset 2>/dev/null || true",
 	"sysctl -a 2>/dev/null | grep -E " +
-		"'^(net.ipv4.ip_forward|net.ipv4.conf.(all|default)|net.ipv6.conf.(all|default)|net.bridge|vm.overcommit_memory|kernel.panic|kernel.keys)' | sort",
+		"'^(net.ipv4.ip_forward|net.ipv4.conf.(all|default)|net.ipv6.conf.(all|default)|net.bridge|" +
+		"vm.overcommit_memory|kernel.panic|kernel.keys)' | sort",
 	"systemctl list-unit-files --no-legend --no-pager | awk '{print $1, $2}' | grep -v ^session- | sort",
 	"systemctl list-units --all --state=failed --no-legend --plain | awk '{print $1}' | sort",
 	"ls -d /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods 2>/dev/null || true",
@@ -53,8 +54,9 @@ func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	return found
 }
 
-// P07: a machine is after destroy as it was before apply: routes, links, tables, kernel settings, units, control groups
+// A machine is after destroy as it was before apply: routes, links, tables, kernel settings, units, control groups
 // and files.
+// Proves P07.
 func TestAMachineIsAfterDestroyAsItWasBefore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

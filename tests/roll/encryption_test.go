@@ -24,8 +24,9 @@ import (
 
 const rotationLimit = 8 * time.Minute
 
-// S10: keys are rotated by apply over several API servers, from clusterctl's own to a plugin's, and what is stored can
+// Keys are rotated by apply over several API servers, from clusterctl's own to a plugin's, and what is stored can
 // be read and written at each of them at every point.
+// Proves S10.
 func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rotationLimit)
 	defer cancel()

@@ -8,8 +8,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// P05, S10: blocks that are called otherwise are the same machines and change nothing; and a control plane of two, of
+// Blocks that are called otherwise are the same machines and change nothing; and a control plane of two, of
 // which one has a member, grows to three by names that come before and between those that are there.
+// Proves S10, P05.
 func TestRenamedMachinesStayAndNewOnesJoinInAnyOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

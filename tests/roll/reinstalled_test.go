@@ -9,9 +9,10 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// S22: a machine of the control plane whose disk was replaced, and that was installed anew under its name, is brought
+// A machine of the control plane whose disk was replaced, and that was installed anew under its name, is brought
 // back by one apply: with its member of the store, and with a Node of its own. That of the former goes, with pods of
 // which nothing is there any more.
+// Proves S22.
 func TestAMachineThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

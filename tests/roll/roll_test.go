@@ -50,7 +50,8 @@ func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Clust
 	return c
 }
 
-// S12: no change costs the control plane its majority.
+// No change costs the control plane its majority.
+// Proves S12.
 func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

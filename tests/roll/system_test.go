@@ -51,8 +51,9 @@ cp Packages.1.0 Packages
 rm -rf /etc/apt/sources.list.d/* && echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list
 apt-get -q update >/dev/null && touch /var/lib/apt/lists`
 
-// P03: a package is installed, upgraded when the archive has a newer one, and the machines that this makes ask for it
+// A package is installed, upgraded when the archive has a newer one, and the machines that this makes ask for it
 // are rebooted, in turn.
+// Proves P03.
 func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
