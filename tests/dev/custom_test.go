@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 )
 
-// TestInformersFollowCustomResourcesS12 drives a definition's objects as an operator does.
+// TestInformersFollowCustomResourcesS12 uses a definition's objects as an operator does.
 func TestInformersFollowCustomResourcesS12(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

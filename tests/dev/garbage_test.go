@@ -44,7 +44,7 @@ func configMapGone(t *testing.T, ns, name string) {
 	})
 }
 
-// A chain of owners of several kinds goes from its beginning to its end.
+// A chain of owners of several kinds is deleted from its beginning to its end.
 func TestBackgroundDeletionFollowsAChainAcrossKindsS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -107,7 +107,7 @@ func TestAForegroundDeletionOfADeploymentEndsWithItsPodsS21(t *testing.T) {
 	}
 }
 
-// What is orphaned keeps running, and a new owner with its selector adopts it.
+// Orphans keep running, and a new owner with their selector adopts them.
 func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -133,7 +133,7 @@ func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
 	}
 }
 
-// A second owner that lives keeps what the first one loses; the dead reference goes.
+// An object with another living owner stays when the first owner is deleted, and the dead reference is removed.
 func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -149,7 +149,7 @@ func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
 	configMapGone(t, ns, "shared")
 }
 
-// An owner that never was is no owner; one of a kind that is not served may come back.
+// An owner that never existed counts as deleted. An owner of a kind that is not served may return.
 func TestOwnersThatAreMissingS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -158,7 +158,7 @@ func TestOwnersThatAreMissingS21(t *testing.T) {
 	}
 	configMap(t, ns, "dangling", owned(never, "v1", "ConfigMap", false))
 	configMap(t, ns, "strange", owned(never, "example.com/v1", "Widget", false))
-	// A cluster-scoped object of the same name and another UID is another object.
+	// A cluster-scoped object with the same name and another UID is another object.
 	other := must[*corev1.ConfigMap](
 		t,
 	)(
@@ -177,7 +177,8 @@ func TestOwnersThatAreMissingS21(t *testing.T) {
 	})
 }
 
-// An owner that the place of its dependent does not let one look for is not gone.
+// A cluster-scoped object cannot have an owner in a namespace. Such an owner cannot be looked up, so it does not count
+// as deleted.
 func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -202,7 +203,7 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 				list.Items[0].InvolvedObject.UID == role.UID, list.Items
 		})
 	}
-	// Nor does it keep what it calls its owner.
+	// Such a dependent does not delay the deletion of its owner either.
 	deleteConfigMap(t, ns, "alive", metav1.DeletePropagationForeground)
 	configMapGone(t, ns, "alive")
 	always(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
@@ -216,7 +217,7 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 	})
 }
 
-// Objects that own each other in a circle go all the same, whichever is deleted, and when all are.
+// Objects that own each other in a cycle are deleted, whichever of them is deleted first, and if all are.
 func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range [][]string{{"a"}, {"b"}, {"c", "a", "b"}} {
@@ -231,7 +232,7 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 				ConfigMaps(ns).
 				Delete(t.Context(), name,
 					metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
-			if err != nil && !apierrors.IsNotFound(err) { // it may be gone with the one before it
+			if err != nil && !apierrors.IsNotFound(err) { // it may have been deleted with the previous one
 				t.Fatal(err)
 			}
 		}
@@ -241,7 +242,7 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 	}
 }
 
-// Pods in the hands of a set that is gone go even when the set was deleted as an orphan maker's child.
+// Pods of a deleted ReplicaSet are deleted, even if the ReplicaSet was orphaned before.
 func TestDeletingAReplicaSetInTheBackgroundEndsItsPodsS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -92,7 +92,7 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
 		t,
 	)(
 		endpoints.Get(t.Context(), "old", metav1.GetOptions{}),
-	) // they are not the controllers' to delete
+	) // the controllers must not delete it
 }
 
 func TestTrafficDistributionIsHinted(t *testing.T) {

@@ -84,7 +84,7 @@ func TestNamespacesKeepTheirDefaultAccountAndTheRootCAS20(t *testing.T) {
 	})
 }
 
-// What protects pods, and what they use, is there until the last of them has ended.
+// Objects that protect pods, and objects that pods use, remain until the last pod has ended.
 func TestANamespacesPodsGoBeforeAllElseS20(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

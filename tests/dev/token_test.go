@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// S12: whoever makes a Secret for a service account's token finds one in it that holds, and loses it with the account.
+// A Secret for a service account's token gets a valid token, and is deleted with the account.
+// Proves S12.
 func TestASecretForAServiceAccountGetsItsTokenS12(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
