@@ -41,7 +41,7 @@ func TestTheStateIsWrittenForManyMachinesTogether(t *testing.T) {
 	}
 }
 
-// With few machines, each is recorded as soon as it is done.
+// With few machines, each is recorded immediately after its change.
 func TestAMachineThatIsDoneIsWrittenDownWhenAnotherFails(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.hosts[nodeB.Address].Before = func(op string) error {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// cron creates a suspended cron job that was last due some minutes ago, so that it is due as soon as it is resumed.
+// cron creates a suspended cron job that was last due some minutes ago, so that it is due when it resumes.
 func cron(t *testing.T, ns string, change func(*batchv1.CronJobSpec), command ...string) {
 	t.Helper()
 	spec := podSpec(command...)

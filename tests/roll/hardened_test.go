@@ -79,8 +79,9 @@ systemctl daemon-reexec
 systemctl restart ssh
 systemctl show-environment | grep -q HTTPS_PROXY`
 
-// P03: one apply creates a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules,
-// MaxSessions 1 and users of other shells. Afterwards plan and status report no problem, and pods reach each other.
+// One apply creates a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules,
+// MaxSessions 1 and users with other shells. Afterwards plan and status report no problem, and pods reach each other.
+// Proves P03.
 func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Package size holds the programs of the bundle to the sizes that were reached.
+// Package size checks that the bundle's programs do not become larger.
 package size
 
 import (
