@@ -98,8 +98,9 @@ func TestALockOfADeadRunExpires(t *testing.T) {
 	}
 }
 
-// Two operators share a folder, and their clocks differ. The one whose clock is ahead does not take the lock from the
-// other while that is alive. If the one whose clock was ahead dies, its lock expires as usual.
+// Two operators share a folder, and their clocks differ. The operator whose clock is ahead does not take the lock of
+// the other, whose recorded expiration has passed. A lock with an expiration far in the future is taken over when its
+// file is no longer renewed.
 // Proves P02.
 func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
 	dir := t.TempDir()

@@ -17,8 +17,7 @@ import (
 type differing struct {
 	Of  string         `json:"of"`  // the sample: apiVersion/Kind
 	Set map[string]any `json:"set"` // values at paths of the sample's object; null deletes a value
-	// By are the ways of sending, each as a dry run or on a copy: post, put, patch (a merge patch) and apply. Empty:
-	// all.
+	// By are the ways of sending, each as a dry run: post, put, patch (a merge patch) and apply. Empty: all.
 	By []string `json:"by"`
 	// Code is the code of a refusal; 0: accepted.
 	Code     int      `json:"code"`

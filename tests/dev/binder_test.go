@@ -187,7 +187,7 @@ func TestAClaimGetsTheSmallestVolumeAndKeepsItToItself(t *testing.T) {
 		c, err := client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "c", metav1.GetOptions{})
 		return err == nil && c.Status.Phase == corev1.ClaimPending, c
 	})
-	// It does after an administrator removes the volume's claimRef.
+	// The claim is bound after an administrator has removed the volume's claimRef.
 	if _, err := client.CoreV1().PersistentVolumes().Patch(t.Context(), ns+"-fits", types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

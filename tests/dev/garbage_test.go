@@ -203,7 +203,7 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 				list.Items[0].InvolvedObject.UID == role.UID, list.Items
 		})
 	}
-	// Such a dependent does not delay the deletion of its owner either.
+	// Such a dependent is not deleted with the owner, and does not delay the deletion of the owner.
 	deleteConfigMap(t, ns, "alive", metav1.DeletePropagationForeground)
 	configMapGone(t, ns, "alive")
 	always(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
@@ -242,7 +242,7 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 	}
 }
 
-// Pods of a deleted ReplicaSet are deleted, even if the ReplicaSet was orphaned before.
+// If a Deployment is deleted in the background, its ReplicaSets and their pods are deleted too.
 func TestDeletingAReplicaSetInTheBackgroundEndsItsPodsS21(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

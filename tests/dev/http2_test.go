@@ -21,7 +21,8 @@ import (
 // Proves S07.
 func TestHTTP2IsSpokenAsSpecifiedS07(t *testing.T) {
 	// Some tests send an error after an incomplete request. A handler that does not wait for the end of the request may
-	// answer first, and then what follows is correctly ignored. So these tests use a handler that waits.
+	// answer first, and then what follows is correctly ignored. So these tests run against a handler that waits, and
+	// not against the API server.
 	t.Run("by the API server", func(t *testing.T) {
 		server, err := url.Parse(config.Host)
 		if err != nil {

@@ -186,7 +186,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// until waits for a condition, and calls ok repeatedly.
+// until calls ok until it returns no error. ok may also repeat an action that leads to the condition.
 func (w *world) until(what string, limit time.Duration, ok func() error) {
 	w.t.Helper()
 	deadline := time.After(limit)
