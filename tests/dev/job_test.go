@@ -197,7 +197,7 @@ func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLiveS21(t *testing.T) {
 	until(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
-func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
+func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // Proves S20.
 	ns := namespace(t)
 	for range 2 { // the second job has the name of the first
 		startJob(t, ns, nil, "sleep")
