@@ -40,8 +40,8 @@ func readAccounts(t testing.TB) map[string]*account {
 	return all
 }
 
-// A client that writes an object of any kind owns the fields that it owns in Kubernetes, for all ways of writing, and
-// the object gets its defaults.
+// A client that writes an object of any kind owns the same fields as in Kubernetes, for all ways of writing. The object
+// gets its defaults.
 // Proves S11, S12.
 func TestManagedFieldsOfEveryKindAreUpstreams(t *testing.T) {
 	c := shared(t)

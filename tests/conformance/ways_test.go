@@ -13,8 +13,8 @@ import (
 // object with a wrong type is answered with 400 and a patch with 422. Apply is answered with 500, because the object
 // does not fit the schema. For invalid values the message is the same for all ways, and the samples contain it.
 
-// Objects of a kind, valid ones and those that are wrong in one way, get the same answer to POST and apply, and the
-// same answer to PUT and patch.
+// POST and apply give the same answer to objects of a kind, both to valid ones and to those that are wrong in one way.
+// So do PUT and patch.
 // Proves S11, S12.
 func TestEveryWayIsAnsweredAlike(t *testing.T) {
 	c := shared(t)

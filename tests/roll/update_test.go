@@ -28,7 +28,7 @@ machine "c" {
 `
 
 // Under load from outside, three control-plane machines are updated to another build, with an apply that is killed and
-// one that completes. Then they get a build that does not start and one that ends after its start, and at the end they
+// one that completes. Then they get a build that does not start, and one that ends after its start. At the end they
 // return to the first build by its name. A build that does not work is rolled back automatically on the one machine
 // that got it, and clients do not notice.
 func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
