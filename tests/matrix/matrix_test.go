@@ -99,7 +99,7 @@ func (w *world) questions() (list []question) {
 					a.Wait = 700 * time.Millisecond
 				}
 				if r.want == walk.Reached && len(strings.Fields(r.servers())) > 1 {
-					a.Tries = 24 // the chance that one of two is never chosen is one in millions
+					a.Tries = 24 // the chance never to choose one of two is one in millions
 				}
 				if r.from == "node" {
 					a.Names = w.names
