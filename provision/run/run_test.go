@@ -17,7 +17,7 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// Applying again changes nothing, and says so.
+// A second apply changes nothing, and reports this.
 // Proves P02.
 func TestASecondApplyChangesNothing(t *testing.T) {
 	w := newWorld(t, control, nodeA)
@@ -38,7 +38,7 @@ func TestASecondApplyChangesNothing(t *testing.T) {
 	}
 }
 
-// A file edited by hand is shown as a difference of that file, and put back.
+// A file edited by hand is shown with its difference, and restored.
 // Proves P02.
 func TestAnEditedUnitFileIsShownAndPutBack(t *testing.T) {
 	w := newWorld(t, control, nodeA)
@@ -85,7 +85,7 @@ func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
 	}
 }
 
-// A plan takes a machine that is not reached neither for a clean nor for a gone one.
+// A plan reports an unreachable machine neither as unchanged nor as removed.
 // Proves P02.
 func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
 	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB},
@@ -137,8 +137,8 @@ func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
 	}
 }
 
-// What cannot change while something runs is refused at its place, before anything is touched; the cluster can
-// still be destroyed.
+// A change of what cannot change in a running cluster is refused with its position, before any other change. The
+// cluster can still be destroyed.
 // Proves P05.
 func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
 	w := newWorld(t, control, nodeA)
@@ -160,7 +160,7 @@ func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
 	w.mustApply()
 }
 
-// A machine that is no longer declared is drained, cleaned and forgotten.
+// A machine that is no longer declared is drained, cleaned and removed from the state.
 // Proves P07.
 func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
@@ -183,7 +183,7 @@ func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
 	}
 }
 
-// The cluster is rid of a dead machine without it, its etcd member included.
+// A failed machine can be removed from the cluster without reaching it, including its etcd member.
 // Proves P07.
 func TestADeadControlPlaneMachineIsRemovedWithoutIt(t *testing.T) {
 	second, third := machine(
@@ -257,7 +257,7 @@ func TestASavedPlanIsRefusedWhenTheWorldMovedOn(t *testing.T) {
 	}
 }
 
-// Keys are never in the state, a plan or an event in plain text.
+// Keys never appear in plain text in the state, a plan or an event.
 // Proves P04.
 func TestKeysAreNowhereInPlainText(t *testing.T) {
 	w := newWorld(t, control)
@@ -281,7 +281,7 @@ func TestKeysAreNowhereInPlainText(t *testing.T) {
 	}
 }
 
-// A value that was secret when it was applied is not shown by the change that takes it away.
+// A value that was sensitive when it was applied is not shown when it is removed.
 // Proves P04.
 func TestFormerSecretsAreNotShown(t *testing.T) {
 	w := newWorld(t, control)
@@ -327,7 +327,7 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	}
 }
 
-// A slip of the pen in what is to be spared, or to be changed alone, is not taken for nothing.
+// A misspelt address in -target or -exclude is an error.
 // Proves P05.
 func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA)
@@ -348,8 +348,8 @@ func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 	}
 }
 
-// What systemctl edit or set-property has done to a unit is drift: shown with its content, and removed; so is a
-// file that goes before the unit's own.
+// Drop-ins of a unit from systemctl edit or set-property are shown with their content and removed. So is a unit file
+// that overrides the unit's own file.
 // Proves P02.
 func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	w := newWorld(t, control, nodeA)
@@ -390,7 +390,7 @@ func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	}
 }
 
-// Everything that is in the way, of all machines, is said at once, in a table for each; nothing is changed.
+// All findings of all machines are reported at once, in a table for each machine. Nothing is changed.
 // Proves P05.
 func TestPreflightSaysAllFindingsOfAllMachines(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)

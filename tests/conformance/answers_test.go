@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An answer tells its request's name, the version all of its numbers, and paths are taken as they are written.
+// An answer contains the id of its request, the version contains all its numbers, and paths are used as written.
 // Proves S11.
 func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
 	c := shared(t)
@@ -55,8 +55,8 @@ func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
 	}
 }
 
-// Each manager has the owners that it names: they are told apart by their uids, also when they are of one kind and
-// name.
+// Each field manager owns the owner references that it sets. They are identified by their UIDs, even if kind and name
+// are the same.
 // Proves S11.
 func TestOwnersAreAppliedByTheirUIDs(t *testing.T) {
 	c := shared(t)

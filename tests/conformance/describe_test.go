@@ -11,7 +11,7 @@ import (
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// Discovery in one document says what it says in many.
+// Aggregated discovery has the content of the separate documents.
 // Proves S11.
 func TestDiscoveryIsAggregated(t *testing.T) {
 	c := shared(t)
@@ -60,7 +60,7 @@ func TestDiscoveryIsAggregated(t *testing.T) {
 	}
 }
 
-// The schema of every kind is published, under an address that changes with it.
+// The schema of every kind is published, at an address that changes with it.
 // Proves S11.
 func TestOpenAPIDescribesEveryKind(t *testing.T) {
 	c := shared(t)

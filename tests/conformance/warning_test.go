@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Who writes something doubtful, or asks for what is going away, is told, and served.
+// A write with a questionable value, and a request for a deprecated API, succeed with a warning.
 // Proves S11.
 func TestDoubtsAreTold(t *testing.T) {
 	c := shared(t)
@@ -61,7 +61,7 @@ func TestDoubtsAreTold(t *testing.T) {
 	}
 }
 
-// Nobody manages fields that a new object does not have, whatever was sent.
+// Fields that the server drops from a new object have no manager.
 // Proves S11.
 func TestWhatIsDroppedIsNotManaged(t *testing.T) {
 	c := shared(t)

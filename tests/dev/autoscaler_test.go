@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// define has the API serve a kind without a schema.
+// define makes the API serve a kind without a schema.
 func define(t *testing.T, group, version, plural, kind string, more map[string]any) schema.GroupVersionResource {
 	t.Helper()
 	v := map[string]any{"name": version, "served": true, "storage": true,
@@ -177,7 +177,7 @@ func TestWhateverHasAScaleIsScaled(t *testing.T) {
 		ns,
 		autoscalingv2.ScalingActive,
 		"InvalidSelector",
-	) // at the next look, now that it is within its bounds
+	) // at the next evaluation, after it is within its bounds
 }
 
 func TestAnAutoscalerSaysWhyItDoesNotScale(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A token signs what machines may know before they trust the cluster, for as long as it is good, and then goes.
+// A token signs the ConfigMap that machines read before they trust the cluster. After its expiration it is deleted.
 // Proves S12.
 func TestABootstrapTokenSignsUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()

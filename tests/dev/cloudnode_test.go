@@ -81,7 +81,7 @@ func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 			return tainted(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), n.Spec.Taints
 		})
 	}
-	// An inventory that is broken, empty or gone says nothing of machines.
+	// An inventory that is invalid, empty or missing has no effect on nodes.
 	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
 		tell(data)
 		until(t, "an event that says why nothing is decided", func(ctx context.Context) (bool, any) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 )
 
-// TestInformersFollowCustomResources drives a definition's objects as an operator does.
+// TestInformersFollowCustomResources uses a definition's objects as an operator does.
 // Proves S12.
 func TestInformersFollowCustomResources(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

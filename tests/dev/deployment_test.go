@@ -50,7 +50,7 @@ func setImage(t *testing.T, ns, image string) {
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image)
 }
 
-// rolledOut waits until a deployment is done, as kubectl rollout status judges it.
+// rolledOut waits until a rollout is complete by the criteria of kubectl rollout status.
 func rolledOut(t *testing.T, ns string) *appsv1.Deployment {
 	t.Helper()
 	var d *appsv1.Deployment
@@ -102,7 +102,7 @@ func TestADeploymentRollsOutAndUndoesToARevision(t *testing.T) {
 	if got := images(t, ns); got["example.com/a:2"] != 3 || len(got) != 1 {
 		t.Errorf("images after the rollout: %v", got)
 	}
-	// kubectl rollout undo puts the template of a revision's set back.
+	// kubectl rollout undo restores the template of a revision's ReplicaSet.
 	var first *appsv1.ReplicaSet
 	for _, set := range sets(t, ns) {
 		if set.Annotations[revision] == "1" {
@@ -172,7 +172,7 @@ func TestAPausedDeploymentScalesButDoesNotRoll(t *testing.T) {
 	}
 }
 
-// A rollout that cannot go on is scaled: both sets grow in proportion.
+// A rollout that cannot continue is scaled: both sets grow in proportion.
 // Proves S19.
 func TestScalingAStuckRolloutGrowsAllSets(t *testing.T) {
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestScalingAStuckRolloutGrowsAllSets(t *testing.T) {
 		}
 	})
 	rolledOut(t, ns)
-	// Nobody can satisfy this selector, so the new pods stay pending.
+	// No node matches this selector, so the new pods stay pending.
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}`)
 	sizes := func() map[int32]int {
 		out := map[int32]int{}
@@ -212,7 +212,7 @@ func TestScalingAStuckRolloutGrowsAllSets(t *testing.T) {
 	rolledOut(t, ns)
 }
 
-// Recreate never runs old and new pods side by side.
+// Recreate never runs old and new pods at the same time.
 // Proves S19.
 func TestRecreateEndsOldPodsFirst(t *testing.T) {
 	t.Parallel()
@@ -222,7 +222,7 @@ func TestRecreateEndsOldPodsFirst(t *testing.T) {
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	})
 	rolledOut(t, ns)
-	// The way back leads to a set that is there already.
+	// The way back uses an existing ReplicaSet.
 	for _, image := range []string{"example.com/a:2", "example.com/a:1"} {
 		setImage(t, ns, image)
 		until(t, "only new pods", func(context.Context) (bool, any) {

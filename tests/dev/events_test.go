@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// An event says which controller it is from, as its readers select by that.
+// An event names its controller, because clients select events by it.
 // Proves S17.
 func TestEventsNameTheControllerThatTheyAreFrom(t *testing.T) {
 	ns := namespace(t)

@@ -12,8 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a chart's hook runs is an image with a command of its own, with an init container before it and a sidecar beside
-// it.
+// The hook of a chart runs an image with its own command, an init container before it and a sidecar.
 // Proves S19.
 func TestJobsOfUnknownImagesEndOnHollowNodes(t *testing.T) {
 	t.Parallel()
@@ -103,7 +102,8 @@ func TestTheServiceKubernetesHasAnEndpoint(t *testing.T) {
 	})
 }
 
-// Components that lead by a lease end when it cannot be renewed in time, as on a laptop that sleeps.
+// Components with a lease end if they cannot renew it in time, as on a laptop that sleeps. So a development cluster's
+// leases last a year.
 func TestADevelopmentClustersLeasesAreNotToBeRenewed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {

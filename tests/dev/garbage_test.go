@@ -44,7 +44,7 @@ func configMapGone(t *testing.T, ns, name string) {
 	})
 }
 
-// A chain of owners of several kinds goes from its beginning to its end.
+// A chain of owners of several kinds is deleted from its beginning to its end.
 // Proves S21.
 func TestBackgroundDeletionFollowsAChainAcrossKinds(t *testing.T) {
 	t.Parallel()
@@ -110,7 +110,7 @@ func TestAForegroundDeletionOfADeploymentEndsWithItsPods(t *testing.T) {
 	}
 }
 
-// What is orphaned keeps running, and a new owner with its selector adopts it.
+// Orphans keep running, and a new owner with their selector adopts them.
 // Proves S21.
 func TestOrphansStayAndAreAdoptedAgain(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestOrphansStayAndAreAdoptedAgain(t *testing.T) {
 	}
 }
 
-// A second owner that lives keeps what the first one loses; the dead reference goes.
+// An object with another living owner stays when the first owner is deleted, and the dead reference is removed.
 // Proves S21.
 func TestWhatHasAnotherOwnerStays(t *testing.T) {
 	t.Parallel()
@@ -154,7 +154,7 @@ func TestWhatHasAnotherOwnerStays(t *testing.T) {
 	configMapGone(t, ns, "shared")
 }
 
-// An owner that never was is no owner; one of a kind that is not served may come back.
+// An owner that never existed counts as deleted. An owner of a kind that is not served may return.
 // Proves S21.
 func TestOwnersThatAreMissing(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,7 @@ func TestOwnersThatAreMissing(t *testing.T) {
 	}
 	configMap(t, ns, "dangling", owned(never, "v1", "ConfigMap", false))
 	configMap(t, ns, "strange", owned(never, "example.com/v1", "Widget", false))
-	// A cluster-scoped object of the same name and another UID is another object.
+	// A cluster-scoped object with the same name and another UID is another object.
 	other := must[*corev1.ConfigMap](
 		t,
 	)(
@@ -183,7 +183,8 @@ func TestOwnersThatAreMissing(t *testing.T) {
 	})
 }
 
-// An owner that the place of its dependent does not let one look for is not gone.
+// A cluster-scoped object cannot have an owner in a namespace. Such an owner cannot be looked up, so it does not count
+// as deleted.
 // Proves S21.
 func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
 	t.Parallel()
@@ -209,7 +210,7 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
 				list.Items[0].InvolvedObject.UID == role.UID, list.Items
 		})
 	}
-	// Nor does it keep what it calls its owner.
+	// Such a dependent is not deleted with the owner, and does not delay the deletion of the owner.
 	deleteConfigMap(t, ns, "alive", metav1.DeletePropagationForeground)
 	configMapGone(t, ns, "alive")
 	always(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
@@ -223,7 +224,7 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
 	})
 }
 
-// Objects that own each other in a circle go all the same, whichever is deleted, and when all are.
+// Objects that own each other in a cycle are deleted, whichever of them is deleted first, and if all are.
 // Proves S21.
 func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 	t.Parallel()
@@ -239,7 +240,7 @@ func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 				ConfigMaps(ns).
 				Delete(t.Context(), name,
 					metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
-			if err != nil && !apierrors.IsNotFound(err) { // it may be gone with the one before it
+			if err != nil && !apierrors.IsNotFound(err) { // it may have been deleted with the previous one
 				t.Fatal(err)
 			}
 		}
@@ -249,7 +250,7 @@ func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 	}
 }
 
-// Pods in the hands of a set that is gone go even when the set was deleted as an orphan maker's child.
+// If a Deployment is deleted in the background, its ReplicaSets and their pods are deleted too.
 // Proves S21.
 func TestDeletingAReplicaSetInTheBackgroundEndsItsPods(t *testing.T) {
 	t.Parallel()

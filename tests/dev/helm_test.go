@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestHelmInstallsUpgradesRollsBackAndUninstalls drives the cluster by the real helm,
-// with a chart that brings a definition, objects of it, hooks and a workload.
+// TestHelmInstallsUpgradesRollsBackAndUninstalls uses the real helm with a chart that has a definition, objects of
+// it, hooks and a workload.
 // Proves S12.
 func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 	path := program(t, "helm", "../tools", "helm.sh/helm/v4/cmd/helm")
@@ -69,7 +69,7 @@ func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 	}
 	is("second", "2", 3)
 	works("Rollback was a success", "rollback", "shop", "1", "--wait", "--timeout", "60s")
-	is("first", "1", 2) // as the release was rendered then
+	is("first", "1", 2) // as the release was rendered at its installation
 	works("shop.example.com/v1", "get", "manifest", "shop")
 	works("superseded", "history", "shop")
 	works("uninstalled", "uninstall", "shop", "--wait", "--timeout", "60s")

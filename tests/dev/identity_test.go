@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A policy lets pods be made by one account alone, and replica sets by another: what controllers make says who they
-// are.
+// A policy allows only one account to create pods, and only another to create replica sets. This shows that controllers
+// write with their own accounts.
 // Proves S12.
 func TestControllersWriteAsAccountsOfTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// startJob makes a job whose pods run a command, never restarted in place.
+// startJob creates a job whose pods run a command and are not restarted in place.
 func startJob(t *testing.T, ns string, change func(*batchv1.JobSpec), command ...string) {
 	t.Helper()
 	spec := podSpec(command...)
@@ -27,7 +27,7 @@ func startJob(t *testing.T, ns string, change func(*batchv1.JobSpec), command ..
 	must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Create(t.Context(), j, metav1.CreateOptions{}))
 }
 
-// jobUntil waits until the job's status is as ok says.
+// jobUntil waits until ok accepts the job's status.
 func jobUntil(t *testing.T, ns, what string, ok func(batchv1.JobStatus) bool) batchv1.JobStatus {
 	t.Helper()
 	var s batchv1.JobStatus
@@ -50,7 +50,7 @@ func ended(kind batchv1.JobConditionType, reason string) func(batchv1.JobStatus)
 	}
 }
 
-// noneHeld waits until no pod of the job waits to be counted.
+// noneHeld waits until no pod of the job has the finalizer for counting.
 func noneHeld(t *testing.T, ns string) {
 	t.Helper()
 	until(t, "all pods to be counted", func(context.Context) (bool, any) {
@@ -178,7 +178,7 @@ func TestASuspendedJobStopsItsPodsAndResumes(t *testing.T) {
 	}
 }
 
-// A job whose pods never find a node can be ended, and its pods go.
+// A job whose pods are never scheduled can be ended, and its pods are deleted.
 // Proves S19.
 func TestPodsThatNeverRanAreLetGo(t *testing.T) {
 	t.Parallel()
@@ -204,10 +204,9 @@ func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLive(t *testing.T) {
 	until(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
-// Proves S20.
-func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) {
+func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // Proves S20.
 	ns := namespace(t)
-	for range 2 { // the second has the name of the first
+	for range 2 { // the second job has the name of the first
 		startJob(t, ns, nil, "sleep")
 		until(t, "a pod of the job", func(context.Context) (bool, any) { return len(podsOf(t, ns, "")) > 0, nil })
 		background := metav1.DeletePropagationBackground
@@ -223,8 +222,8 @@ func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) {
 	)
 }
 
-// A pod that no job counts any more, because it was orphaned or its labels were changed, is
-// held by nobody; one that a job takes in is counted.
+// A pod that no longer belongs to a job, because it was orphaned or its labels were changed, loses the job's finalizer.
+// A pod that a job adopts is counted.
 // Proves S19.
 func TestPodsThatAJobReleasedAreHeldByNobody(t *testing.T) {
 	t.Parallel()
@@ -259,7 +258,7 @@ func TestPodsThatAJobReleasedAreHeldByNobody(t *testing.T) {
 	}
 }
 
-// A job that another controller runs is left alone.
+// The job controller ignores a job that another controller manages.
 // Proves S19.
 func TestAJobOfAnotherControllerIsLeftAlone(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,8 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// A kubelet that nobody knows asks for its node's certificate with a bootstrap token, gets it without anybody's doing,
-// and is that node then; with a token that is no node's, or has been taken back, it gets nothing.
+// An unknown kubelet requests its node's certificate with a bootstrap token. It gets the certificate automatically, and
+// has the node's identity then. With a token of another kind, or a revoked one, it gets nothing.
 // Proves S21.
 func TestAKubeletJoinsByAToken(t *testing.T) {
 	live, err := workload.Connect(
@@ -108,7 +108,7 @@ func TestAKubeletJoinsByAToken(t *testing.T) {
 	if err := live.DeleteToken(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
 	}
-	// It needs the token no more: what it has is good, and is renewed with itself.
+	// It no longer needs the token: its certificate is valid, and authenticates its own renewal.
 	if err := kubelet.Join(t.Context(), cfg, log); err != nil {
 		t.Error(err)
 	}
@@ -137,11 +137,11 @@ func TestAKubeletJoinsByAToken(t *testing.T) {
 	}
 }
 
-// serves has the kubelet of a node ask for a serving certificate, which it gets when somebody approves of it, keeps,
-// and asks for anew when its addresses are others.
+// serves makes the kubelet of a node request a serving certificate. It gets the certificate after an approval, keeps
+// it, and requests another when its addresses change.
 func serves(t *testing.T, node kubernetes.Interface, dir string) {
 	t.Helper()
-	// current waits until the certificate has as many addresses.
+	// current waits until the certificate has the given number of addresses.
 	current := func(addresses int, ips ...string) *x509.Certificate {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -93,7 +93,7 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirrored(t *testing.T) {
 		t,
 	)(
 		endpoints.Get(t.Context(), "old", metav1.GetOptions{}),
-	) // they are not the controllers' to delete
+	) // the controllers must not delete it
 }
 
 func TestTrafficDistributionIsHinted(t *testing.T) {

@@ -86,7 +86,7 @@ func TestNamespacesKeepTheirDefaultAccountAndTheRootCA(t *testing.T) {
 	})
 }
 
-// What protects pods, and what they use, is there until the last of them has ended.
+// Objects that protect pods, and objects that pods use, remain until the last pod has ended.
 // Proves S20.
 func TestANamespacesPodsGoBeforeAllElse(t *testing.T) {
 	t.Parallel()

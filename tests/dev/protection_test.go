@@ -28,7 +28,7 @@ func TestAClaimInUseStaysUntilItsPodIsGone(t *testing.T) {
 		t.Errorf("a new claim has the finalizers %q", claim.Finalizers)
 	}
 	spec := podSpec()
-	spec.NodeName = "node-1" // where it waits for its claim, which nobody binds
+	spec.NodeName = "node-1" // the pod waits there for its claim, which stays unbound
 	spec.Volumes = []corev1.Volume{
 		{
 			Name: "v",
@@ -66,7 +66,7 @@ func TestAClaimInUseStaysUntilItsPodIsGone(t *testing.T) {
 // Proves S12.
 func TestABoundVolumeStays(t *testing.T) {
 	t.Parallel()
-	name := namespace(t) // is a name of its own, too
+	name := namespace(t) // the namespace's name is also a unique name for the class
 	hostVolume(t, name, name, "1Gi", nil)
 	claimFor(t, name, "disk", name, nil)
 	claimUntil(t, name, "disk", "the claim to be bound", claimIs(corev1.ClaimBound))

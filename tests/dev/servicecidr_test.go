@@ -65,7 +65,7 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 		"There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 	)
 
-	// Another range that has the address, too, lets the first one go.
+	// If another range also contains the address, the first one can be deleted.
 	declare("whole", "172.30.0.0/24")
 	gone("half")
 	drop("whole")

@@ -42,7 +42,7 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabels(t *testing.T) {
 		pod, err := client.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
 		return err == nil && metav1.IsControlledBy(pod, set) && len(podsOf(t, ns, "app=x")) == 2, pod.OwnerReferences
 	})
-	// Relabelled, it is let go and replaced, and lives on.
+	// A relabelled pod is released and replaced, and keeps running.
 	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), "orphan", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"app":"debug"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

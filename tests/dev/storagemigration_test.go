@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A definition's storage version changes. A migration writes what is stored in the former one, once, after which that
-// can be taken away; a second migration finds nothing to write.
+// The storage version of a definition changes. A migration rewrites each object in the former version once. Then this
+// version can be removed. A second migration has nothing to write.
 // Proves S12.
 func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Whoever makes a Secret for a service account's token finds one in it that holds, and loses it with the account.
+// A Secret for a service account's token gets a valid token, and is deleted with the account.
 // Proves S12.
 func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 	t.Parallel()

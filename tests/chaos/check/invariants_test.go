@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a node with a pod of an owner, all as it should be.
+// world returns a node with a pod of an owner, without violations.
 func world() World {
 	made := metav1.NewTime(noon)
 	meta := metav1.ObjectMeta{
@@ -50,7 +50,7 @@ func world() World {
 func TestInvariantsThatAreBrokenAreFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		change       func(*World)
-		first, later int // findings at once, and after the settling time
+		first, later int // number of findings at once, and after the settling time
 	}{
 		"as it should be": {func(*World) {}, 0, 0},
 		"a pod on two nodes": {func(w *World) {
