@@ -71,10 +71,17 @@ func (h *hangs) UnmountAll(dir string) error {
 	return nil
 }
 
-// shortOf is a machine that is short of memory if memory is set.
+// shortOf is a machine that is short of memory if memory is set, and of process IDs if processes is set.
 type shortOf struct {
 	hollowMachine
-	memory atomic.Bool
+	memory, processes atomic.Bool
+}
+
+func (m *shortOf) Processes() (used, capacity int64, err error) {
+	if m.processes.Load() {
+		return 32760, 32768, nil
+	}
+	return 100, 32768, nil
 }
 
 func (m *shortOf) Memory() (available, capacity int64, err error) {
