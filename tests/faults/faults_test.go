@@ -16,6 +16,7 @@ import (
 const killEvery = 2 * time.Second
 
 // SEED repeats a run's faults, as far as the order of requests is the same. ROUNDS adds runs with other seeds.
+// Proves S18.
 func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.T) {
 	seed, rounds := rand.Uint64N(1e6), 1
 	if s := os.Getenv("SEED"); s != "" {
