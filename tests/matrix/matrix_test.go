@@ -39,8 +39,8 @@ type world struct {
 	names    string   // the cluster's name server
 }
 
-// Proves S27, S28, S29, S31, S32.
-func TestPacketsGoEveryWayAsDocumentedS22(t *testing.T) {
+// Proves S22, S27, S28, S29, S31, S32.
+func TestPacketsGoEveryWayAsDocumented(t *testing.T) {
 	list := strings.Split(*modes, ",")
 	up(t, beside, list[0]).modes(t, list)
 }

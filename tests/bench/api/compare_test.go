@@ -6,7 +6,6 @@ import (
 )
 
 // TestFiguresAreComparedWithAnEarlierReport parses a report that the program writes.
-// Proves P09.
 func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
 	before := last(report([]figure{
 		{work: "create pod, json", unit: "CPU ms", upstream: 1.21, mark: 0.3, measured: 0.168, note: "0.15 to 0.18"},
