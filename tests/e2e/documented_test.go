@@ -9,7 +9,7 @@ import (
 )
 
 // Listeners and file modes are as docs/operations.md documents them.
-// Proves must-show 6, S12.
+// Proves S12.
 func TestListenersAndFileModesAreAsDocumented(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
