@@ -23,8 +23,8 @@ var (
 )
 
 // APIServer returns the request for an API server's serving certificate. Besides hosts, it contains the names of the
-// service kubernetes in the cluster domain, serviceIP (the first address of the service network), and "kubernetes",
-// which daemons verify.
+// service kubernetes in the cluster domain, of which daemons verify "kubernetes". It also contains serviceIP, which is
+// the first address of the service network.
 func APIServer(domain, serviceIP string, hosts []string) Request {
 	names := []string{
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + domain,

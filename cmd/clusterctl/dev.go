@@ -195,8 +195,8 @@ func (d *dev) apiServer(etcdURL string) config.APIServer {
 }
 
 // holdLeases writes the leases that show who the leader is, with a duration of ten years. They are not renewed: this
-// process is the only candidate, and a laptop that sleeps would lose a lease and stop its components. A former holder
-// after a restart has ended, because it would still use the store.
+// process is the only candidate, and a laptop that sleeps would lose a lease and stop its components. After a restart,
+// the former holder is known to have ended, because it would still use the store.
 func (d *dev) holdLeases(ctx context.Context) error {
 	const decade = 10 * 365 * 24 * 3600 // in seconds
 	config, err := clientcmd.BuildConfigFromFlags("", d.files.admin)

@@ -47,7 +47,6 @@ machine "one" {
 `
 
 // The language client of an editor works with the program as editors start it.
-// Proves must-show 4.
 func TestAnEditorsLibraryIsServed(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -15,7 +15,8 @@ import (
 	"clusterctl/daemons/run"
 )
 
-func TestEveryLivingServerIsAnEndpointS14(t *testing.T) {
+// Proves S14.
+func TestEveryLivingServerIsAnEndpoint(t *testing.T) {
 	s := stores["memory"](t)
 	at := func(address string) func(*apiserver.Options) {
 		return func(o *apiserver.Options) { o.AdvertiseAddress, o.AdvertisePort = address, 6443 }

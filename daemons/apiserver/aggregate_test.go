@@ -58,7 +58,8 @@ func aggregatedServer(t *testing.T) (port string) {
 	return port
 }
 
-func TestGroupVersionsArePassedOnToTheirServersS12(t *testing.T) {
+// Proves S12.
+func TestGroupVersionsArePassedOnToTheirServers(t *testing.T) {
 	port := aggregatedServer(t)
 	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
 		o.Authenticators, o.Authorizers = []api.Authenticator{&stage{}}, []api.Authorizer{&stage{}}
@@ -230,7 +231,8 @@ func TestWhatIsServedHereIsRegistered(t *testing.T) {
 
 // Once another server is registered for a group version, this server never answers for it, not even a request that
 // arrived before.
-func TestAnotherServersDocumentIsNeverAnsweredHereS12(t *testing.T) {
+// Proves S12.
+func TestAnotherServersDocumentIsNeverAnsweredHere(t *testing.T) {
 	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
 	for i := range 15 {
 		group := fmt.Sprintf("g%d.example.com", i)

@@ -13,7 +13,7 @@ import (
 
 // An object stays writable if an older server stored host aliases with addresses that are invalid now.
 // Proves S12.
-func TestHostAliasesOfOlderServersStayAsTheyAreS12(t *testing.T) {
+func TestHostAliasesOfOlderServersStayAsTheyAre(t *testing.T) {
 	const template = `{"metadata":{"labels":{"app":"web"}},"spec":{"restartPolicy":%q,"hostAliases":[{"ip":"10.0.0.8","hostnames":["a.b"]}],"containers":[{"name":"c","image":"i"}]}}`
 	const selector = `"selector":{"matchLabels":{"app":"web"}},`
 	for name, c := range map[string]struct{ resources, version, kind, spec, at string }{

@@ -131,7 +131,8 @@ func host(version, name, spec string) string {
 	)
 }
 
-func TestVersionsAreConvertedByTheirWebhookS12(t *testing.T) {
+// Proves S12.
+func TestVersionsAreConvertedByTheirWebhook(t *testing.T) {
 	tr := newTranslator(t)
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, tr.definition(), hostsV1)
@@ -186,7 +187,8 @@ func TestVersionsAreConvertedByTheirWebhookS12(t *testing.T) {
 	}
 }
 
-func TestListsAndWatchesConvertManyAtOnceS12(t *testing.T) {
+// Proves S12.
+func TestListsAndWatchesConvertManyAtOnce(t *testing.T) {
 	tr := newTranslator(t)
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, tr.definition(), hostsV1)
@@ -226,7 +228,8 @@ func TestListsAndWatchesConvertManyAtOnceS12(t *testing.T) {
 	}
 }
 
-func TestAConversionThatFailsIsToldS12(t *testing.T) {
+// Proves S12.
+func TestAConversionThatFailsIsTold(t *testing.T) {
 	tr := newTranslator(t)
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, tr.definition(), hostsV1)
@@ -250,7 +253,8 @@ func TestAConversionThatFailsIsToldS12(t *testing.T) {
 	}
 }
 
-func TestObjectsStayReadableWhenAnotherVersionIsStoredS12(t *testing.T) {
+// Proves S12.
+func TestObjectsStayReadableWhenAnotherVersionIsStored(t *testing.T) {
 	tr := newTranslator(t)
 	store := stores["memory"](t)
 	cfg := start(t, store, nil)

@@ -6,7 +6,8 @@ import (
 )
 
 // Users of a deprecated version get a warning, with the definition's text or upstream's.
-func TestDeprecatedVersionsWarnS12(t *testing.T) {
+// Proves S12.
+func TestDeprecatedVersionsWarn(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	const version = `{"name":"%","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}},"subresources":{"status":{}}`
 	const base = "/apis/old.example.com/"

@@ -14,7 +14,8 @@ import (
 	"clusterctl/tests/amount"
 )
 
-func TestDefinitionsAreCheckedS12(t *testing.T) {
+// Proves S12.
+func TestDefinitionsAreChecked(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	for name, c := range map[string]struct{ from, to, want string }{
 		"the name is plural and group": {`"name":"crontabs.stable.example.com"`, `"name":"tabs.stable.example.com"`, "metadata.name"},
@@ -60,7 +61,8 @@ func TestDefinitionsAreCheckedS12(t *testing.T) {
 	}
 }
 
-func TestADefinitionTakesItsObjectsWithItS12(t *testing.T) {
+// Proves S12.
+func TestADefinitionTakesItsObjectsWithIt(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)
 	held := strings.Replace(crontab("held", ""), `"name":"held"`, `"name":"held","finalizers":["example.com/hold"]`, 1)
@@ -116,7 +118,8 @@ func TestADefinitionTakesItsObjectsWithItS12(t *testing.T) {
 	}
 }
 
-func TestAChangedDefinitionHoldsForWhatIsStoredS12(t *testing.T) {
+// Proves S12.
+func TestAChangedDefinitionHoldsForWhatIsStored(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)
 	define(t, cfg, crontabs, ctPath)
@@ -145,7 +148,8 @@ func TestAChangedDefinitionHoldsForWhatIsStoredS12(t *testing.T) {
 	}
 }
 
-func TestTheStoredVersionNeedNotBeServedS12(t *testing.T) {
+// Proves S12.
+func TestTheStoredVersionNeedNotBeServed(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(
 		t,
@@ -197,7 +201,8 @@ func watchLines(ctx context.Context, t *testing.T, cfg *rest.Config, path string
 	return lines
 }
 
-func TestWhatOneServerHasEstablishedAllServeS12(t *testing.T) {
+// Proves S12.
+func TestWhatOneServerHasEstablishedAllServe(t *testing.T) {
 	s := stores["memory"](t)
 	first, second := start(t, s, nil), start(t, s, nil)
 	for i := range 20 {
@@ -225,7 +230,8 @@ func TestWhatOneServerHasEstablishedAllServeS12(t *testing.T) {
 }
 
 // A client that has seen a definition as established finds its kind in the discovery documents of any server.
-func TestWhatOneServerHasEstablishedAllTellS12(t *testing.T) {
+// Proves S12.
+func TestWhatOneServerHasEstablishedAllTell(t *testing.T) {
 	s := stores["memory"](t)
 	first, second := start(t, s, nil), start(t, s, nil)
 	wait(t, func() error { // both have heard from the store

@@ -21,7 +21,8 @@ const parcels = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceD
 
 // The published schemas of a definition are what kubectl explain and kubectl's validation need. They have upstream's
 // descriptions of the common fields, embedded objects, and in version 2 only features that its readers support.
-func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
+// Proves S12.
+func TestWhatIsPublishedOfADefinition(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, parcels, "/apis/post.example.com/v1/parcels")
 	type schema = map[string]any
@@ -92,7 +93,8 @@ func TestWhatIsPublishedOfADefinitionS12(t *testing.T) {
 }
 
 // Owner references are owned as wholes, one by one. A null that the schema does not allow is treated as absent.
-func TestMetadataOfCustomResourcesIsAppliedAsOfOthersS12(t *testing.T) {
+// Proves S12.
+func TestMetadataOfCustomResourcesIsAppliedAsOfOthers(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	const path = "/apis/post.example.com/v1/namespaces/default/parcels/a"
 	define(t, cfg, parcels, "/apis/post.example.com/v1/parcels")

@@ -19,7 +19,8 @@ const gateways = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResource
 
 // Readers see the defaults of a status, even if the object was written without them, from the response to the create
 // on. So a controller that waits for conditions finds those that the definition promises.
-func TestAStatusHasTheDefaultsOfItsDefinitionS12(t *testing.T) {
+// Proves S12.
+func TestAStatusHasTheDefaultsOfItsDefinition(t *testing.T) {
 	s := stores["memory"](t)
 	cfg := start(t, s, nil)
 	const path = "/apis/net.example.com/v1/namespaces/default/gateways"

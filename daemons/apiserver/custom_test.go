@@ -100,7 +100,8 @@ func crontab(name, spec string) string {
 	)
 }
 
-func TestCustomResourcesFollowTheirSchemaS12(t *testing.T) {
+// Proves S12.
+func TestCustomResourcesFollowTheirSchema(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)
 	const (

@@ -198,7 +198,8 @@ func checkPreconditions(q *request, obj runtime.Object, p *metav1.Preconditions)
 	if err != nil {
 		return err
 	}
-	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind} // upstream names the kind here
+	// upstream names the kind here
+	named := schema.GroupResource{Group: q.served.GVK.Group, Resource: q.served.GVK.Kind}
 	if uid := uidOf(p.UID); uid != "" && uid != string(m.GetUID()) {
 		return apierrors.NewConflict(
 			named,

@@ -295,7 +295,8 @@ func refusal(cause string, retry int) error {
 }
 
 func (s *Server) budgetsOf(pod *corev1.Pod) ([]*policyv1.PodDisruptionBudget, error) {
-	list := s.Objects().List(budgets.GroupResource(), pod.Namespace) // list before asking for unreadable objects, so that none is missed
+	// list before asking for unreadable objects, so that none is missed
+	list := s.Objects().List(budgets.GroupResource(), pod.Namespace)
 	if all := s.cache.Resource(budgets.GroupResource()); all != nil {
 		if err := all.Unread(pod.Namespace + "/"); err != nil {
 			return nil, apierrors.NewInternalError(

@@ -37,8 +37,9 @@ func forbidden(
 	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx,
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}},
-				Validations:      []admissionregistrationv1.Validation{{Expression: "false"}}}},
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule}},
+				Validations: []admissionregistrationv1.Validation{{Expression: "false"}}}},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

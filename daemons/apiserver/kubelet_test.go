@@ -65,7 +65,8 @@ func kubelet(t *testing.T, ca certs.Pair, node string) *httptest.Server {
 	return server
 }
 
-func TestStreamsReachTheKubeletWhoseNameIsRightS08(t *testing.T) {
+// Proves S08.
+func TestStreamsReachTheKubeletWhoseNameIsRight(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {
 		t.Fatal(err)

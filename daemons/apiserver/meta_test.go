@@ -11,7 +11,7 @@ import (
 
 // An update changes the generation if controllers must act on it, and cannot begin a deletion.
 // Proves S12.
-func TestMetadataFollowsChangesS12(t *testing.T) {
+func TestMetadataFollowsChanges(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	if _, err := kubernetes.NewForConfigOrDie(cfg).AppsV1().Deployments("default").Create(bounded(t), deployment("d"),
 		metav1.CreateOptions{}); err != nil {

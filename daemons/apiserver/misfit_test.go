@@ -10,7 +10,7 @@ import (
 
 // Objects of another kind or version than the path's, or without one, are refused with upstream's errors.
 // Proves S12.
-func TestWhatIsOfAnotherKindS12(t *testing.T) {
+func TestWhatIsOfAnotherKind(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	define(t, cfg, crontabs, ctPath)
 	const (

@@ -200,7 +200,7 @@ func eventful(t *testing.T, c *cluster) *rest.Config {
 
 // The metrics that dashboards and alerts select have upstream's names, types, labels and buckets.
 // Proves S33.
-func TestMetricsHaveUpstreamsNamesLabelsAndBucketsS33(t *testing.T) {
+func TestMetricsHaveUpstreamsNamesLabelsAndBuckets(t *testing.T) {
 	c, _ := audited(t, auditEverything)
 	admin := eventful(t, c)
 	var families map[string]*family
@@ -288,7 +288,7 @@ func TestMetricsHaveUpstreamsNamesLabelsAndBucketsS33(t *testing.T) {
 
 // The time that webhooks take does not count against the server.
 // Proves S33.
-func TestServiceLevelsLeaveOutWhatWebhooksTakeS33(t *testing.T) {
+func TestServiceLevelsLeaveOutWhatWebhooksTake(t *testing.T) {
 	const takes = 50 * time.Millisecond
 	s := memory.New()
 	t.Cleanup(s.Close)

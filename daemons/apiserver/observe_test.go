@@ -39,7 +39,7 @@ func (refuser) Authorize(_ context.Context, _ api.User, r api.Request) (api.Deci
 // The labels of metrics have closed sets of values. Unauthenticated clients, and users with made-up paths, create no
 // series.
 // Proves S33.
-func TestClientsCannotMakeUpLabelsOfMetricsS33(t *testing.T) {
+func TestClientsCannotMakeUpLabelsOfMetrics(t *testing.T) {
 	s := memory.New()
 	defer s.Close()
 	var metrics *prometheus.Registry

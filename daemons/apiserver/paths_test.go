@@ -9,7 +9,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-func TestNamespacedResourcesWithoutNamespaceAreOnlyReadS08(t *testing.T) {
+// Proves S08.
+func TestNamespacedResourcesWithoutNamespaceAreOnlyRead(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	for _, c := range []struct {
@@ -33,7 +34,8 @@ func TestNamespacedResourcesWithoutNamespaceAreOnlyReadS08(t *testing.T) {
 	}
 }
 
-func TestEphemeralContainersAreOnlyAddedS08(t *testing.T) {
+// Proves S08.
+func TestEphemeralContainersAreOnlyAdded(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	ctx := bounded(t)
 	pods := kubernetes.NewForConfigOrDie(cfg).CoreV1().Pods("default")

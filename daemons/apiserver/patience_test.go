@@ -17,7 +17,7 @@ import (
 // The server answers within the timeout that the client sends, even if the store hangs or the client does not finish
 // its body.
 // Proves S12.
-func TestAnAnswerComesBeforeTheClientGivesUpS12(t *testing.T) {
+func TestAnAnswerComesBeforeTheClientGivesUp(t *testing.T) {
 	inner := memory.New()
 	t.Cleanup(inner.Close)
 	s := &hanging{Store: inner}

@@ -82,7 +82,8 @@ func (s *stage) Validate(_ context.Context, a *api.Admission) error {
 	return nil
 }
 
-func TestEveryStageRefusesWithItsOwnStatusS12(t *testing.T) {
+// Proves S12.
+func TestEveryStageRefusesWithItsOwnStatus(t *testing.T) {
 	s := &stage{}
 	cfg := start(t, stores["memory"](t), func(o *apiserver.Options) {
 		o.Authenticators, o.Authorizers, o.Anonymous = []api.Authenticator{

@@ -29,7 +29,8 @@ func aBinding(kind, name, policy, spec string) string {
 	)
 }
 
-func TestValidatingPoliciesRefuseWhatTheySayS12(t *testing.T) {
+// Proves S12.
+func TestValidatingPoliciesRefuseWhatTheySay(t *testing.T) {
 	const deny = `,"validationActions":["Deny"]`
 	for name, c := range map[string]struct {
 		spec, binding, before string
@@ -104,7 +105,8 @@ func TestValidatingPoliciesRefuseWhatTheySayS12(t *testing.T) {
 	}
 }
 
-func TestMutatingPoliciesChangeWhatTheySayS12(t *testing.T) {
+// Proves S12.
+func TestMutatingPoliciesChangeWhatTheySay(t *testing.T) {
 	cfg := start(t, stores["memory"](t), func(*apiserver.Options) {})
 	for name, mutation := range map[string]string{
 		"a-apply": `{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{metadata: Object.metadata{labels: {'by': variables.who.replace(':', '-')}}}"}}`,
@@ -252,7 +254,8 @@ func TestMutatingPoliciesAreAskedAboutWhatWasSent(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreCheckedS12(t *testing.T) {
+// Proves S12.
+func TestPoliciesAreChecked(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	path := admissionPath + "validatingadmissionpolicies"
 	good := aPolicy("ValidatingAdmissionPolicy", "p", `,"validations":[{"expression":"object.metadata.name != 'x'"}]`)

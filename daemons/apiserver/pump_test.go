@@ -15,7 +15,7 @@ import (
 
 // A watch that is not read does not delay other watches of its connection, and later continues where it was.
 // Proves S13.
-func TestAWatchThatIsNotReadHoldsUpNoOtherS13(t *testing.T) {
+func TestAWatchThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	ctx := bounded(t)
 	maps := kubernetes.NewForConfigOrDie(cfg).CoreV1().ConfigMaps("default")

@@ -117,8 +117,9 @@ func TestTheServersNameDoesNotFreeOfPolicies(t *testing.T) {
 	if _, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx,
 		&admissionregistrationv1.ValidatingAdmissionPolicy{
 			ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{every}},
-				Validations:      []admissionregistrationv1.Validation{{Expression: "false"}}}},
+				MatchConstraints: &admissionregistrationv1.MatchResources{
+					ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{every}},
+				Validations: []admissionregistrationv1.Validation{{Expression: "false"}}}},
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

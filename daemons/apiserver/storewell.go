@@ -22,7 +22,8 @@ func (o *observed) storeAnswered(at time.Time) {
 
 // watchStore checks whether the store answers, whenever it has not been used successfully for a few seconds.
 func (s *Server) watchStore(ctx context.Context) error {
-	const silence = presenceEvery + presenceEvery/10 // advertise writes to the store at this interval and records its success
+	// advertise writes to the store at this interval and records its success
+	const silence = presenceEvery + presenceEvery/10
 	for pause := time.Duration(0); ; {
 		select {
 		case <-ctx.Done():

@@ -15,7 +15,8 @@ import (
 )
 
 // A watch over a WebSocket sends each event as a message, in order, and then closes the connection.
-func TestWatchesGoOverWebSocketsS12(t *testing.T) {
+// Proves S12.
+func TestWatchesGoOverWebSockets(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	const path = "/api/v1/namespaces/default/configmaps"
 	for _, name := range []string{"a", "b"} {

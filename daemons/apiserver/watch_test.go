@@ -42,7 +42,8 @@ func bounded(t testing.TB) context.Context {
 	return ctx
 }
 
-func TestConcurrentWritersLoseNoUpdateS11(t *testing.T) {
+// Proves S11.
+func TestConcurrentWritersLoseNoUpdate(t *testing.T) {
 	over(t, func(t *testing.T, cfg *rest.Config) {
 		client, ctx := kubernetes.NewForConfigOrDie(cfg), bounded(t)
 		maps := client.CoreV1().ConfigMaps("default")
@@ -114,7 +115,8 @@ func (h *history) take(e watch.Event) bool {
 	return true
 }
 
-func TestWatchersSeeEveryChangeInOrderS13(t *testing.T) {
+// Proves S13.
+func TestWatchersSeeEveryChangeInOrder(t *testing.T) {
 	over(t, func(t *testing.T, cfg *rest.Config) {
 		ctx, cancel := context.WithCancel(bounded(t))
 		defer cancel()

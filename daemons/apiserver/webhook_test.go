@@ -133,7 +133,8 @@ func patchOf(text string) string {
 	return `"allowed":true,"patchType":"JSONPatch","patch":"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"`
 }
 
-func TestMutatingWebhooksChangeWhatIsWrittenS12(t *testing.T) {
+// Proves S12.
+func TestMutatingWebhooksChangeWhatIsWritten(t *testing.T) {
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/label": func(r *admissionv1.AdmissionRequest) string {
 			if r.Operation == admissionv1.Delete {
@@ -178,7 +179,8 @@ func TestMutatingWebhooksChangeWhatIsWrittenS12(t *testing.T) {
 	}
 }
 
-func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
+// Proves S12.
+func TestValidatingWebhooksRefuseWhatTheySay(t *testing.T) {
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/no": func(r *admissionv1.AdmissionRequest) string {
 			return `"allowed":false,"status":{"code":409,"reason":"Conflict","message":"not ` + string(
@@ -238,7 +240,8 @@ func TestValidatingWebhooksRefuseWhatTheySayS12(t *testing.T) {
 
 // An invalid response is reported in upstream's words, and is a failure that may be ignored. A patch whose result is
 // not a valid object cannot be ignored.
-func TestAnswersOfMutatingWebhooksThatAreWrongS12(t *testing.T) {
+// Proves S12.
+func TestAnswersOfMutatingWebhooksThatAreWrong(t *testing.T) {
 	typed := func(kind, patch string) string { return strings.Replace(patchOf(patch), "JSONPatch", kind, 1) }
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/fail":   func(*admissionv1.AdmissionRequest) string { return "fail" },
@@ -286,7 +289,8 @@ func TestAnswersOfMutatingWebhooksThatAreWrongS12(t *testing.T) {
 }
 
 // For a patch, a webhook gets the options of the resulting create or update.
-func TestOptionsOfAPatchAreThoseOfWhatItComesToS12(t *testing.T) {
+// Proves S12.
+func TestOptionsOfAPatchAreThoseOfWhatItComesTo(t *testing.T) {
 	var options []string
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/": func(r *admissionv1.AdmissionRequest) string {
@@ -315,7 +319,8 @@ func TestOptionsOfAPatchAreThoseOfWhatItComesToS12(t *testing.T) {
 	}
 }
 
-func TestWebhooksSeeTheVersionThatTheirRulesNameS12(t *testing.T) {
+// Proves S12.
+func TestWebhooksSeeTheVersionThatTheirRulesName(t *testing.T) {
 	var versions []string
 	var mu sync.Mutex
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
@@ -355,7 +360,8 @@ func TestWebhooksSeeTheVersionThatTheirRulesNameS12(t *testing.T) {
 	}
 }
 
-func TestSubresourcesAndConnectionsArePutToWebhooksAsSentS12(t *testing.T) {
+// Proves S12.
+func TestSubresourcesAndConnectionsArePutToWebhooksAsSent(t *testing.T) {
 	h := newHooks(t, map[string]func(*admissionv1.AdmissionRequest) string{
 		"/": func(r *admissionv1.AdmissionRequest) string {
 			if r.Kind.Kind == "Scale" {
@@ -412,7 +418,8 @@ func TestSubresourcesAndConnectionsArePutToWebhooksAsSentS12(t *testing.T) {
 	}
 }
 
-func TestConfigurationsOfWebhooksAreCheckedS12(t *testing.T) {
+// Proves S12.
+func TestConfigurationsOfWebhooksAreChecked(t *testing.T) {
 	cfg := start(t, stores["memory"](t), nil)
 	good := `{"name":"w.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"n","name":"s"}},"rules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["CREATE"]}]}`
 	code, text := ask(t, cfg, "POST", validatingPath, configuration("ValidatingWebhookConfiguration", "good", good))
@@ -444,7 +451,8 @@ func TestConfigurationsOfWebhooksAreCheckedS12(t *testing.T) {
 	}
 }
 
-func TestAWebhookThatRefusesEverythingCanBeRemovedS12(t *testing.T) {
+// Proves S12.
+func TestAWebhookThatRefusesEverythingCanBeRemoved(t *testing.T) {
 	h := newHooks(
 		t,
 		map[string]func(*admissionv1.AdmissionRequest) string{

@@ -44,6 +44,9 @@ func TestTheCollectorTakesWhatOtherControllersHold(t *testing.T) {
 		resource, _ := meta.UnsafeGuessKindToResource(kind)
 		if garbage.Held(resource) {
 			held[reflect.PointerTo(of)] = true
+			if _, err := c.Informers.ForResource(resource); err != nil {
+				t.Errorf("the collector cannot read %s in the shared caches: %v", resource, err)
+			}
 			if _, ok := there[reflect.PointerTo(of)]; !ok {
 				t.Errorf("no controller holds %s", resource)
 			}

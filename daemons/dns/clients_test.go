@@ -30,7 +30,6 @@ func machineAt(name string, addresses ...string) *corev1.Node {
 
 // Strangers get neither the cluster's names nor the answers of other servers, over UDP and TCP. Their queries are
 // refused and counted.
-//
 // Proves S30.
 func TestStrangersAreRefused(t *testing.T) {
 	cfg := settings()
@@ -95,7 +94,6 @@ func TestStrangersAreRefused(t *testing.T) {
 
 // Until the Nodes are known, pods and this machine are answered, even without an API server. All others get no answer,
 // because they may be machines of the cluster or strangers.
-//
 // Proves S30.
 func TestStrangersAreNotAnsweredBeforeTheClusterIsKnown(t *testing.T) {
 	own := ""

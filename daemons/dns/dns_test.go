@@ -215,7 +215,8 @@ func external(name, to string) *corev1.Service {
 	return service(name, corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: to})
 }
 
-func TestServerAnswersFromWatchesAndPublishesItselfS31(t *testing.T) {
+// Proves S31.
+func TestServerAnswersFromWatchesAndPublishesItself(t *testing.T) {
 	asked := make(chan string, 100)
 	world := records(t, "example.org. 60 IN A 192.0.2.1")
 	s := start(t, settings(other(t, func(q *dns.Msg) *dns.Msg {

@@ -141,9 +141,8 @@ func (w *watch) changes(
 }
 
 // The change of one Ingress among 10,000 costs only its own work, and rebuilds nothing of the others.
-//
 // Proves S32.
-func TestOneChangeAmongManyIngressesCostsItselfS32(t *testing.T) {
+func TestOneChangeAmongManyIngressesCostsItself(t *testing.T) {
 	w, secret := watchOf(t, oneOfMany)
 	w.costs(t, w.changes(secret, oneOfMany))
 	host := "h77.example"
@@ -157,9 +156,8 @@ func TestOneChangeAmongManyIngressesCostsItselfS32(t *testing.T) {
 }
 
 // The same applies if all Ingresses share a host: only the rules of the changed paths are rebuilt.
-//
 // Proves S32.
-func TestOneChangeAmongManyIngressesOfOneHostCostsItselfS32(t *testing.T) {
+func TestOneChangeAmongManyIngressesOfOneHostCostsItself(t *testing.T) {
 	w, secret := watchOf(t, oneOfHost)
 	w.costs(t, w.changes(secret, oneOfHost))
 	host := []byte("shared.example")
@@ -195,9 +193,8 @@ func (w *watch) costs(t *testing.T, changes map[string]func(int)) {
 }
 
 // The memory of many Ingresses and secrets is limited, and unused secrets are not parsed.
-//
 // Proves S32.
-func TestManyIngressesAndSecretsFitIntoMemoryS32(t *testing.T) {
+func TestManyIngressesAndSecretsFitIntoMemory(t *testing.T) {
 	used := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats

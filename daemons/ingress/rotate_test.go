@@ -110,9 +110,8 @@ func (r *rotation) ask(port int) (int, error) {
 // The certificate of an Ingress is renewed while the daemon runs, while it is stopped, and while it restarts. Clients
 // never get another certificate, nor an older one than before. After a restart, waiting clients get the newest one, and
 // no handshake fails.
-//
 // Proves S32.
-func TestCertificatesRotateWhileTheDaemonRestartsS32(t *testing.T) {
+func TestCertificatesRotateWhileTheDaemonRestarts(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "ok") }))
 	defer pod.Close()
 	manager := newSystemd(t)

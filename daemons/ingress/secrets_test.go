@@ -29,7 +29,6 @@ func tlsSecret(name, content string) *corev1.Secret {
 
 // TestOnlyReferencedSecretsAreRead follows more Secrets than can have a watch. One is forbidden at first, one is
 // missing, and one changes.
-//
 // Proves S32.
 func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 	client := fake.NewClientset(tlsSecret("unused", "1"))
@@ -150,7 +149,6 @@ func TestOnlyReferencedSecretsAreRead(t *testing.T) {
 
 // TestARefusalOfAKnownSecretCountsWhenItIsRepeated simulates an API server that has just started and does not know yet
 // which objects refer to a Secret.
-//
 // Proves S32.
 func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 	for _, c := range []struct {
@@ -193,7 +191,6 @@ func TestARefusalOfAKnownSecretCountsWhenItIsRepeated(t *testing.T) {
 }
 
 // TestSecretsWithoutAWatchRestBetweenTurns checks which Secrets are read next when few Secrets have no watch.
-//
 // Proves S32.
 func TestSecretsWithoutAWatchRestBetweenTurns(t *testing.T) {
 	client := fake.NewClientset(tlsSecret("s", "1"))

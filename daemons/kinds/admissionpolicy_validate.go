@@ -140,7 +140,8 @@ func validateConstraints(at *field.Path, m *admissionregistrationv1.MatchResourc
 			metav1validation.LabelSelectorValidationOptions{},
 			at.Child("objectSelector"),
 		)...)
-	for name, rules := range map[string][]admissionregistrationv1.NamedRuleWithOperations{"resourceRules": m.ResourceRules, "excludeResourceRules": m.ExcludeResourceRules} {
+	for name, rules := range map[string][]admissionregistrationv1.NamedRuleWithOperations{
+		"resourceRules": m.ResourceRules, "excludeResourceRules": m.ExcludeResourceRules} {
 		for i, r := range rules {
 			where := at.Child(name).Index(i)
 			errs = append(errs, validateRule(where, r.RuleWithOperations)...)
@@ -270,7 +271,8 @@ func validateMutation(at *field.Path, m admissionregistrationv1.Mutation, scope 
 		if m.ApplyConfiguration == nil || strings.TrimSpace(m.ApplyConfiguration.Expression) == "" {
 			return append(errs, field.Required(apply.Child("expression"), ""))
 		}
-		if err := scope.CheckPatch(&patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}); err != nil {
+		if err := scope.CheckPatch(&patch.ApplyConfigurationCondition{
+			Expression: m.ApplyConfiguration.Expression}); err != nil {
 			errs = append(errs, field.Invalid(apply.Child("expression"), m.ApplyConfiguration.Expression, err.Error()))
 		}
 		return errs

@@ -16,6 +16,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
+// toInternal converts a definition to the internal type, which upstream's validation takes.
+var toInternal = apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition
+
 // customResourceDefinitions declares the kind that declares further kinds. The API server serves those once their names
 // are accepted.
 func customResourceDefinitions() *Kind {
@@ -97,10 +100,10 @@ func internalDefinitions(
 ) (now, was *apiextensions.CustomResourceDefinition, errs field.ErrorList) {
 	now, was = &apiextensions.CustomResourceDefinition{}, &apiextensions.CustomResourceDefinition{}
 	// The conversion may share memory with its input, so copy that.
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), now, nil); err != nil {
+	if err := toInternal(d.DeepCopy(), now, nil); err != nil {
 		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
 	}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(old.DeepCopy(), was, nil); err != nil {
+	if err := toInternal(old.DeepCopy(), was, nil); err != nil {
 		errs = append(errs, field.InternalError(field.NewPath("spec"), err))
 	}
 	return now, was, errs
@@ -118,7 +121,8 @@ func definitionDoubts(obj runtime.Object) []string {
 	}
 	seen := map[string]bool{}
 	look := func(s *apiextensions.JSONSchemaProps) bool {
-		for _, format := range schemas.GetUnrecognizedFormats(&spec.Schema{SchemaProps: spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}}, environment.DefaultCompatibilityVersion()) {
+		typed := &spec.Schema{SchemaProps: spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}}
+		for _, format := range schemas.GetUnrecognizedFormats(typed, environment.DefaultCompatibilityVersion()) {
 			seen[fmt.Sprintf("unrecognized format %q", format)] = true
 		}
 		if s.XListType != nil && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil &&

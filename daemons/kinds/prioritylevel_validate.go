@@ -13,7 +13,8 @@ import (
 func validatePriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	if exempt := p.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt; exempt != (p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt) {
+	exempt := p.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
+	if exempt != (p.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt) {
 		errs = append(
 			errs,
 			field.Invalid(path.Child("type"), p.Spec.Type, "type must be 'Exempt' if and only if name is 'exempt'"),

@@ -123,7 +123,8 @@ func validateStatefulSet(s *appsv1.StatefulSet) field.ErrorList {
 		errs = append(errs, validateClaimSpec(&c.Spec, path.Child("volumeClaimTemplates").Index(i).Child("spec"))...)
 		if !hasVolume(template.Spec.Volumes, c.Name) {
 			template.Spec.Volumes = append(template.Spec.Volumes, corev1.Volume{
-				Name: c.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}},
+				Name: c.Name, VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c.Name}},
 			})
 		}
 	}

@@ -18,7 +18,8 @@ func messages(errs field.ErrorList) string {
 }
 
 // The messages are upstream's: users search for them, and tools match them.
-func TestValidationRefusesS12(t *testing.T) {
+// Proves S12.
+func TestValidationRefuses(t *testing.T) {
 	const template = `template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}`
 	podWith := func(container string) string { return "spec: {containers: [{name: c, image: i, " + container + "}]}" }
 	for name, c := range map[string]struct{ kind, given, want string }{

@@ -56,7 +56,8 @@ func (p *policies) questions() []admitpod.Pod {
 	return slices.Clone(p.asked)
 }
 
-func TestNothingOfAPodStartsBeforeItsNetworkPoliciesHoldS27(t *testing.T) {
+// Proves S27.
+func TestNothingOfAPodStartsBeforeItsNetworkPoliciesHold(t *testing.T) {
 	web := simplePod("web")
 	host := simplePod("host")
 	host.Spec.HostNetwork = true

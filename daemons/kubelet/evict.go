@@ -41,12 +41,12 @@ func (k *Kubelet) evict(ctx context.Context) {
 			}
 		}
 	case now.pids:
-		signal = "pid.available"
+		signal, what = "pid.available", processIDs
 	default:
 		return
 	}
 	// Without the usage of the pods no pod can be chosen. The next run tries again.
-	usage, err := k.memoryByPod(ctx)
+	usage, err := k.usageByPod(ctx)
 	if err != nil {
 		k.env.Log.Warn("no pod is evicted: what the pods use is not known", "signal", signal, "error", err)
 		return
@@ -65,9 +65,12 @@ func (k *Kubelet) evict(ctx context.Context) {
 			p.Status.Phase == corev1.PodSucceeded {
 			continue
 		}
-		used := usage[p.UID]
-		if what == corev1.ResourceEphemeralStorage {
+		used := usage[p.UID].memory
+		switch what {
+		case corev1.ResourceEphemeralStorage:
 			used = k.stored(p, layers[p.UID]).sum()
+		case processIDs:
+			used = usage[p.UID].processes
 		}
 		ranked = append(ranked, rank(w, p, what, used))
 	}
@@ -75,16 +78,7 @@ func (k *Kubelet) evict(ctx context.Context) {
 		k.env.Log.Warn("the machine is short, and no pod is left that may be evicted", "signal", signal)
 		return
 	}
-	slices.SortFunc(ranked, func(a, b victim) int {
-		if a.over != b.over {
-			if a.over {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(b.excess, a.excess))
-	})
-	v := ranked[0]
+	v := slices.MinFunc(ranked, evictionOrder)
 	message := fmt.Sprintf("The node was low on resource: %s. ", what)
 	k.env.Log.Warn("evicting a pod", "pod", key(v.pod), "signal", signal)
 	k.metrics.evictions.WithLabelValues(signal).Inc()
@@ -243,6 +237,21 @@ type victim struct {
 	excess   int64
 }
 
+// processIDs is the resource that pods cannot request, as upstream's messages name it.
+const processIDs corev1.ResourceName = "pids"
+
+// evictionOrder compares the pods to evict: those above their requests first, then the lowest priority, then the
+// largest excess.
+func evictionOrder(a, b victim) int {
+	if a.over != b.over {
+		if a.over {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(b.excess, a.excess))
+}
+
 func rank(w *worker, p *corev1.Pod, what corev1.ResourceName, used int64) victim {
 	v := victim{worker: w, pod: p}
 	if p.Spec.Priority != nil {
@@ -250,22 +259,26 @@ func rank(w *worker, p *corev1.Pod, what corev1.ResourceName, used int64) victim
 	}
 	requested := resource.PodRequests(p, resource.PodResourcesOptions{})[what]
 	v.excess = used - requested.Value()
-	v.over = v.excess > 0
+	v.over = v.excess > 0 && what != processIDs // no pod requests process IDs
 	return v
 }
 
-func (k *Kubelet) memoryByPod(ctx context.Context) (map[types.UID]int64, error) {
-	used := map[types.UID]int64{}
+// podUsage is what the containers of a pod use: bytes of memory, and processes.
+type podUsage struct{ memory, processes int64 }
+
+// usageByPod returns the usage of all pods, as the runtime reports it.
+func (k *Kubelet) usageByPod(ctx context.Context) (map[types.UID]podUsage, error) {
+	usage := map[types.UID]podUsage{}
 	stats, err := k.runtime.ListPodSandboxStats(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range stats {
+		used := podUsage{processes: int64(s.GetLinux().GetProcess().GetProcessCount().GetValue())}
 		for _, c := range s.GetLinux().GetContainers() {
-			used[types.UID(s.GetAttributes().GetMetadata().GetUid())] += int64(
-				c.GetMemory().GetWorkingSetBytes().GetValue(),
-			)
+			used.memory += int64(c.GetMemory().GetWorkingSetBytes().GetValue())
 		}
+		usage[types.UID(s.GetAttributes().GetMetadata().GetUid())] = used
 	}
-	return used, nil
+	return usage, nil
 }

@@ -69,7 +69,8 @@ func (n *node) stays(name string) {
 }
 
 // The containers of an evicted pod are removed with their data, so that no other pod is evicted for that data.
-func TestOnePodThatFillsTheDiskCostsNoOtherS26(t *testing.T) {
+// Proves S26.
+func TestOnePodThatFillsTheDiskCostsNoOther(t *testing.T) {
 	hog, least := simplePod("hog"), int32(-1)
 	hog.Spec.Priority = &least
 	n, m := full(t, hog)
@@ -146,7 +147,8 @@ func TestMemoryIsNotWaitedForWhileTheDiskIsFreed(t *testing.T) {
 }
 
 // The data of ended pods is removed before any pod is evicted.
-func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
+// Proves S26.
+func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvicted(t *testing.T) {
 	job := simplePod("job")
 	job.Spec.RestartPolicy = corev1.RestartPolicyNever
 	n, m := full(t, job)
@@ -162,7 +164,8 @@ func TestWhatEndedPodsHaveLeftGoesBeforeAnyPodIsEvictedS26(t *testing.T) {
 }
 
 // A node or the cluster needs critical pods to work. They are not evicted, however much they use.
-func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
+// Proves S26.
+func TestCriticalPodsAreNotEvicted(t *testing.T) {
 	agent, priority := simplePod("agent"), int32(2000001000)
 	agent.Spec.Priority = &priority
 	n := newNode(t)
@@ -184,8 +187,50 @@ func TestCriticalPodsAreNotEvictedS26(t *testing.T) {
 	}
 }
 
+// Without process IDs, the pod with the lowest priority goes, and among equals the one with the most processes. Memory
+// does not count.
+// Proves S02, S26.
+func TestPodsAreEvictedForProcessIDs(t *testing.T) {
+	low, high := int32(-5), int32(5)
+	for name, c := range map[string]struct {
+		priorities [2]*int32
+		used       [2]int64
+		want       int
+	}{
+		"the lower priority": {[2]*int32{&high, &low}, [2]int64{900, 1}, 1},
+		"more processes":     {[2]*int32{nil, nil}, [2]int64{3, 40}, 1},
+		"no counts":          {[2]*int32{&low, &high}, [2]int64{}, 0},
+	} {
+		var ranked []victim
+		for i := range 2 {
+			p := simplePod(fmt.Sprint("p", i))
+			p.Spec.Priority = c.priorities[i]
+			ranked = append(ranked, rank(nil, p, processIDs, c.used[i]))
+		}
+		if got := slices.MinFunc(ranked, evictionOrder).pod.Name; got != fmt.Sprint("p", c.want) {
+			t.Errorf("%s: %s goes", name, got)
+		}
+	}
+	n := newNode(t)
+	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
+	n.options.Machine = m
+	k := n.built()
+	k.chores = nil
+	k.file.EvictionHard = map[string]string{"pid.available": "10%"}
+	n.runs(k)
+	n.create(simplePod("web"))
+	n.until("the pod to be ready", func() bool { return isReady(n.pod("web")) })
+	m.processes.Store(true)
+	k.evict(t.Context())
+	n.until("the pod to be evicted", func() bool { return n.pod("web").Status.Reason == "Evicted" })
+	if got := n.pod("web").Status.Message; got != "The node was low on resource: pids. " {
+		t.Errorf("the message is %q", got)
+	}
+}
+
 // A node under pressure rejects pods that it would evict next, such as pods of DaemonSets, which tolerate its taints.
-func TestANodeThatIsShortTurnsPodsAwayS26(t *testing.T) {
+// Proves S02, S26.
+func TestANodeThatIsShortTurnsPodsAway(t *testing.T) {
 	critical := int32(2000000000)
 	memory := []corev1.Toleration{{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists}}
 	for name, c := range map[string]struct {

@@ -15,7 +15,6 @@ import (
 
 // Each path requires its permission on the node. A client that may only get cannot run commands, not even with a
 // WebSocket, which starts with GET.
-//
 // Proves S23.
 func TestPathsOfTheKubeletStandForRights(t *testing.T) {
 	for _, c := range []struct{ method, path, want string }{

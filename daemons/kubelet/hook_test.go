@@ -31,7 +31,8 @@ func (h hooked) ExecSync(
 	return h.hollowRuntime.ExecSync(ctx, id, command, limit)
 }
 
-func TestAContainerDoesNotCountAsRunningBeforeItsPostStartHookHasEndedS23(t *testing.T) {
+// Proves S23.
+func TestAContainerDoesNotCountAsRunningBeforeItsPostStartHookHasEnded(t *testing.T) {
 	n := newNode(t)
 	h := hooked{n.runtime, make(chan struct{}), make(chan struct{})}
 	n.options.Runtime = h

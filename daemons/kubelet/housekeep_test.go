@@ -71,10 +71,17 @@ func (h *hangs) UnmountAll(dir string) error {
 	return nil
 }
 
-// shortOf is a machine that is short of memory if memory is set.
+// shortOf is a machine that is short of memory if memory is set, and of process IDs if processes is set.
 type shortOf struct {
 	hollowMachine
-	memory atomic.Bool
+	memory, processes atomic.Bool
+}
+
+func (m *shortOf) Processes() (used, capacity int64, err error) {
+	if m.processes.Load() {
+		return 32760, 32768, nil
+	}
+	return 100, 32768, nil
 }
 
 func (m *shortOf) Memory() (available, capacity int64, err error) {
@@ -84,7 +91,8 @@ func (m *shortOf) Memory() (available, capacity int64, err error) {
 	return 8 << 30, 8 << 30, nil
 }
 
-func TestHungUnmountStopsNeitherEvictionNorCleaningS23S26(t *testing.T) {
+// Proves S23, S26.
+func TestHungUnmountStopsNeitherEvictionNorCleaning(t *testing.T) {
 	n := newNode(t)
 	h := &hangs{pod: "a-hangs", end: make(chan struct{})}
 	defer close(h.end)
@@ -116,7 +124,8 @@ func TestHungUnmountStopsNeitherEvictionNorCleaningS23S26(t *testing.T) {
 }
 
 // The choice of the pod to evict depends on the pods' usage. While the runtime does not report it, no pod is evicted.
-func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUseS26(t *testing.T) {
+// Proves S26.
+func TestNoPodIsEvictedWhileItIsNotKnownWhatPodsUse(t *testing.T) {
 	n := newNode(t)
 	m := &shortOf{hollowMachine: hollowMachine{hollow.Machine{Name: "n1", Cores: 4}, &hollow.Runtime{}}}
 	n.options.Machine = m
@@ -168,7 +177,8 @@ func (l *listing) Remove(path string) error {
 	return nil
 }
 
-func TestPodThatBeginsWhileOrphansAreListedLivesS23(t *testing.T) {
+// Proves S23.
+func TestPodThatBeginsWhileOrphansAreListedLives(t *testing.T) {
 	n := newNode(t)
 	l := &listing{removed: make(chan string, 8)}
 	n.options.Cgroups = l
@@ -190,7 +200,8 @@ func TestPodThatBeginsWhileOrphansAreListedLivesS23(t *testing.T) {
 	l.removed = make(chan string, 64)
 }
 
-func TestOrphanedSandboxIsFoundWhileTheKubeletRunsS05(t *testing.T) {
+// Proves S05.
+func TestOrphanedSandboxIsFoundWhileTheKubeletRuns(t *testing.T) {
 	n := newNode(t)
 	k := n.built()
 	for i := range k.chores {
@@ -219,7 +230,8 @@ func TestOrphanedSandboxIsFoundWhileTheKubeletRunsS05(t *testing.T) {
 }
 
 // Before all sources of pods have been read, an unknown pod is not an orphan.
-func TestNothingIsCleanedBeforeAllPodsAreKnownS05(t *testing.T) {
+// Proves S05.
+func TestNothingIsCleanedBeforeAllPodsAreKnown(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
 		t.Fatal(err)
@@ -253,7 +265,8 @@ func TestNothingIsCleanedBeforeAllPodsAreKnownS05(t *testing.T) {
 	}
 }
 
-func TestPodWhoseVolumeHoldsTooMuchIsEvictedS26(t *testing.T) {
+// Proves S26.
+func TestPodWhoseVolumeHoldsTooMuchIsEvicted(t *testing.T) {
 	n := newNode(t)
 	k := n.built()
 	for i := range k.chores {
@@ -277,7 +290,8 @@ func TestPodWhoseVolumeHoldsTooMuchIsEvictedS26(t *testing.T) {
 	})
 }
 
-func TestPodThatCannotRunHereIsRefusedWithAnEventS23(t *testing.T) {
+// Proves S23.
+func TestPodThatCannotRunHereIsRefusedWithAnEvent(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	p, no := simplePod("web"), false
@@ -309,7 +323,8 @@ func (w *weighed) Burstable(shares int64) error {
 	return nil
 }
 
-func TestBurstablePodsAreWeighedAsTheyComeAndGoS25(t *testing.T) {
+// Proves S25.
+func TestBurstablePodsAreWeighedAsTheyComeAndGo(t *testing.T) {
 	n := newNode(t)
 	w := &weighed{}
 	n.options.Cgroups = w

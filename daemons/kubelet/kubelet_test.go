@@ -152,7 +152,8 @@ func simplePod(name string, command ...string) *corev1.Pod {
 	}
 }
 
-func TestPodRunsAndGoesS23(t *testing.T) {
+// Proves S23.
+func TestPodRunsAndGoes(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("web"))
@@ -175,7 +176,8 @@ func TestPodRunsAndGoesS23(t *testing.T) {
 	})
 }
 
-func TestNodeIsRegisteredWithLeaseS01S02S03(t *testing.T) {
+// Proves S01, S02, S03.
+func TestNodeIsRegisteredWithLease(t *testing.T) {
 	n := newNode(t)
 	n.cfg.NodeLabels = map[string]string{"zone": "a"}
 	n.file.RegisterWithTaints = []config.Taint{{Key: "k", Effect: "NoSchedule"}}
@@ -208,7 +210,8 @@ func TestNodeIsRegisteredWithLeaseS01S02S03(t *testing.T) {
 	})
 }
 
-func TestTakenNameIsRefusedS01(t *testing.T) {
+// Proves S01.
+func TestTakenNameIsRefused(t *testing.T) {
 	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	other.Status.NodeInfo.MachineID = "someone-else"
 	n := newNode(t, other)
@@ -223,7 +226,8 @@ func TestTakenNameIsRefusedS01(t *testing.T) {
 	}
 }
 
-func TestHandMadeNodeIsAdoptedS01(t *testing.T) {
+// Proves S01.
+func TestHandMadeNodeIsAdopted(t *testing.T) {
 	n := newNode(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"mine": "yes"}}})
 	n.start()
 	n.until("the node to be adopted", func() bool {
@@ -233,7 +237,8 @@ func TestHandMadeNodeIsAdoptedS01(t *testing.T) {
 	})
 }
 
-func TestRestartOfKubeletRestartsNoPodS23(t *testing.T) {
+// Proves S23.
+func TestRestartOfKubeletRestartsNoPod(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("web"))
@@ -259,7 +264,8 @@ func TestRestartOfKubeletRestartsNoPodS23(t *testing.T) {
 	}
 }
 
-func TestPodDeletedWhileAwayIsCleanedUpS05(t *testing.T) {
+// Proves S05.
+func TestPodDeletedWhileAwayIsCleanedUp(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("web"))
@@ -278,7 +284,8 @@ func TestPodDeletedWhileAwayIsCleanedUpS05(t *testing.T) {
 	})
 }
 
-func TestStaticPodIsMirroredS23(t *testing.T) {
+// Proves S23.
+func TestStaticPodIsMirrored(t *testing.T) {
 	n := newNode(t)
 	if err := os.MkdirAll(n.file.StaticPodPath, 0o755); err != nil {
 		t.Fatal(err)
@@ -302,7 +309,6 @@ func TestStaticPodIsMirroredS23(t *testing.T) {
 }
 
 // A static pod ends when its manifest is deleted. It stays while the manifest or the directory cannot be read.
-//
 // Proves S23.
 func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
 	for name, hide := range map[string]func(n *node, path string) error{
@@ -348,7 +354,8 @@ func TestStaticPodsStayWhileTheirManifestsCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestFinishedPodStaysForItsLogS23(t *testing.T) {
+// Proves S23.
+func TestFinishedPodStaysForItsLog(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	p := simplePod("job", "exit", "3")
@@ -376,7 +383,8 @@ func (r late) Events(ctx context.Context, seen func(string)) error {
 	}
 }
 
-func TestEndBeforeTheRuntimeTellsIsSeenS23(t *testing.T) {
+// Proves S23.
+func TestEndBeforeTheRuntimeTellsIsSeen(t *testing.T) {
 	n := newNode(t)
 	listens := make(chan struct{})
 	n.options.Runtime = late{n.runtime, listens}
@@ -425,7 +433,8 @@ func TestIdlePodsAreNotAskedAbout(t *testing.T) {
 }
 
 // A hanging runtime call for one pod does not block other pods.
-func TestHungPodStallsNoOtherS23(t *testing.T) {
+// Proves S23.
+func TestHungPodStallsNoOther(t *testing.T) {
 	n := newNode(t)
 	release := make(chan struct{})
 	var first atomic.Bool
@@ -449,7 +458,8 @@ func TestHungPodStallsNoOtherS23(t *testing.T) {
 }
 
 // Resources that other components add to a node's capacity, such as devices, stay in the status.
-func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
+// Proves S15.
+func TestResourcesThatOthersPutIntoTheStatusStay(t *testing.T) {
 	k := newNode(t).built()
 	status := k.measure(t.Context(), &corev1.NodeStatus{Capacity: corev1.ResourceList{
 		"example.com/foo": resource.MustParse(
@@ -468,7 +478,8 @@ func TestResourcesThatOthersPutIntoTheStatusStayS15(t *testing.T) {
 
 // A pod that was deleted in the API uses no resources, even if it still terminates. An extended resource that the
 // kubelet does not know yet is left to the scheduler.
-func TestPodsThatAreGoneFromTheAPITakeNoPlaceS15(t *testing.T) {
+// Proves S15.
+func TestPodsThatAreGoneFromTheAPITakeNoPlace(t *testing.T) {
 	n := newNode(t)
 	k := &Kubelet{machine: n.options.Machine, file: n.file, workers: map[types.UID]*worker{},
 		node: &corev1.Node{

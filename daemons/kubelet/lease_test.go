@@ -19,7 +19,6 @@ func leaseAt(name string, at metav1.MicroTime) *coordinationv1.Lease {
 
 // A silent node is marked with status Unknown. When it is back, its own status has not changed, but it must report that
 // it is ready.
-//
 // Proves S04, S05.
 func TestANodeThatWasTakenForLostSaysThatItIsReady(t *testing.T) {
 	n := newNode(t)

@@ -30,7 +30,8 @@ func logFile(t *testing.T, text string) string {
 	return path
 }
 
-func TestLogIsWrittenAsAskedS08(t *testing.T) {
+// Proves S08.
+func TestLogIsWrittenAsAsked(t *testing.T) {
 	path := logFile(t, sample)
 	for _, c := range []struct {
 		name string
@@ -63,7 +64,8 @@ type growing struct {
 func (g *growing) Write(b []byte) (int, error) { g.mu.Lock(); defer g.mu.Unlock(); return g.b.Write(b) }
 func (g *growing) String() string              { g.mu.Lock(); defer g.mu.Unlock(); return g.b.String() }
 
-func TestFollowedLogGoesOnAfterItsRotationS08(t *testing.T) {
+// Proves S08.
+func TestFollowedLogGoesOnAfterItsRotation(t *testing.T) {
 	path := logFile(t, "2030-01-01T00:00:00Z stdout F one\n")
 	var out growing
 	var mu sync.Mutex
@@ -122,7 +124,8 @@ func FuzzLogLines(f *testing.F) {
 }
 
 // A container that may write to the log directory cannot read other files by replacing a log with a link.
-func TestLogIsNoOtherFileOfTheMachineS08(t *testing.T) {
+// Proves S08.
+func TestLogIsNoOtherFileOfTheMachine(t *testing.T) {
 	root := t.TempDir()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(sample), 0o600); err != nil {

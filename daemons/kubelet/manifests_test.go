@@ -8,7 +8,8 @@ import (
 )
 
 // The manifest directory may be created after the kubelet has started, and may be replaced.
-func TestADirectoryOfStaticPodsIsWatchedWheneverItComesS23(t *testing.T) {
+// Proves S23.
+func TestADirectoryOfStaticPodsIsWatchedWheneverItComes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "manifests")
 	w := &manifestWatch{dir: dir}
 	defer w.close()

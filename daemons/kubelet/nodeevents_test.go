@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Proves S02.
 func TestWhatANodeTellsOfItsStatus(t *testing.T) {
 	status := func(boot, memory, disk, pids, ready string) *corev1.NodeStatus {
 		s := &corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}}

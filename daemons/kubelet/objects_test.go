@@ -19,7 +19,6 @@ import (
 )
 
 // Pods are notified when a bundle that they use changes, and when their signer has another bundle.
-//
 // Proves S30.
 func TestPodsAreToldOfTheirTrustBundles(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

@@ -18,7 +18,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-func TestRejectedPodsSayWhyAndWaitForNothingS06(t *testing.T) {
+// Proves S06.
+func TestRejectedPodsSayWhyAndWaitForNothing(t *testing.T) {
 	n := newNode(t)
 	no := false
 	p := simplePod("web")
@@ -209,7 +210,8 @@ func (m mounting) CreateContainer(
 	return m.hollowRuntime.CreateContainer(ctx, box, config, sandbox)
 }
 
-func TestImagesOfVolumesArePulledByTheirPolicyS26(t *testing.T) {
+// Proves S26.
+func TestImagesOfVolumesArePulledByTheirPolicy(t *testing.T) {
 	n := newNode(t)
 	m := mounting{n.runtime, make(chan []*criapi.Mount, 8)}
 	n.options.Runtime = m

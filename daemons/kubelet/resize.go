@@ -143,13 +143,13 @@ func (w *worker) fitted(ctx context.Context, f *pod.Facts, limits cgroup.Limits,
 	if fits || limits.MemoryLimit == 0 || had != 0 && limits.MemoryLimit >= had {
 		return limits, again
 	}
-	used, err := w.k.memoryByPod(ctx)
-	problem := ""
+	usage, err := w.k.usageByPod(ctx)
+	problem, used := "", usage[f.Pod.UID].memory
 	switch {
 	case err != nil:
 		problem = podMemory + ": " + cri.Message(err)
-	case used[f.Pod.UID] > limits.MemoryLimit:
-		problem = fmt.Sprintf("%s (%d) below current usage (%d)", podMemory, limits.MemoryLimit, used[f.Pod.UID])
+	case used > limits.MemoryLimit:
+		problem = fmt.Sprintf("%s (%d) below current usage (%d)", podMemory, limits.MemoryLimit, used)
 	}
 	switch {
 	case problem == f.Resize.Error:

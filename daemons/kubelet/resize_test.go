@@ -70,7 +70,8 @@ func (n *node) told(reason, part string) func() bool {
 	}
 }
 
-func TestPodsAreResizedInPlaceS23(t *testing.T) {
+// Proves S23.
+func TestPodsAreResizedInPlace(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	p := simplePod("web")
@@ -107,7 +108,8 @@ func TestPodsAreResizedInPlaceS23(t *testing.T) {
 	n.until("the pod to run with one core again", n.runsWith("web", "1"))
 }
 
-func TestResizeWaitsForRoomS23(t *testing.T) {
+// Proves S23.
+func TestResizeWaitsForRoom(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	for name, cpu := range map[string]string{"web": "1", "other": "2"} {

@@ -17,13 +17,19 @@ import (
 
 func TestSettingsThatWouldDoNothingAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*config.KubeletFile){
-		"":                                       func(*config.KubeletFile) {},
-		"podCIDR":                                func(f *config.KubeletFile) { f.PodCIDR = "10.0.0.0/24" },
-		"shutdownGracePeriod":                    func(f *config.KubeletFile) { f.ShutdownGracePeriod.Duration = time.Second },
-		"readOnlyPort":                           func(f *config.KubeletFile) { f.ReadOnlyPort = 10255 },
-		"cgroupDriver":                           func(f *config.KubeletFile) { f.CgroupDriver = "systemd" },
-		"imagePullCredentialsVerificationPolicy": func(f *config.KubeletFile) { f.ImagePullCredentialsVerificationPolicy = "Sometimes" },
-		"preloadedImagesVerificationAllowlist: requires": func(f *config.KubeletFile) { f.PreloadedImagesVerificationAllowlist = []string{"a"} },
+		"":        func(*config.KubeletFile) {},
+		"podCIDR": func(f *config.KubeletFile) { f.PodCIDR = "10.0.0.0/24" },
+		"shutdownGracePeriod": func(f *config.KubeletFile) {
+			f.ShutdownGracePeriod.Duration = time.Second
+		},
+		"readOnlyPort": func(f *config.KubeletFile) { f.ReadOnlyPort = 10255 },
+		"cgroupDriver": func(f *config.KubeletFile) { f.CgroupDriver = "systemd" },
+		"imagePullCredentialsVerificationPolicy": func(f *config.KubeletFile) {
+			f.ImagePullCredentialsVerificationPolicy = "Sometimes"
+		},
+		"preloadedImagesVerificationAllowlist: requires": func(f *config.KubeletFile) {
+			f.PreloadedImagesVerificationAllowlist = []string{"a"}
+		},
 		"preloadedImagesVerificationAllowlist: \"a/b:1\"": func(f *config.KubeletFile) {
 			f.ImagePullCredentialsVerificationPolicy,
 				f.PreloadedImagesVerificationAllowlist = config.VerifyAllButAllowed,

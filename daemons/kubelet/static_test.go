@@ -25,7 +25,8 @@ func (n *node) manifest(name, text string) string {
 }
 
 // Static pods stay if their directory is missing or overmounted by an empty one, even if the kubelet restarts.
-func TestStaticPodsOutliveTheirDirectoryS23(t *testing.T) {
+// Proves S23.
+func TestStaticPodsOutliveTheirDirectory(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, dir string){
 		"missing": func(t *testing.T, dir string) {
 			if err := os.Rename(dir, dir+".away"); err != nil {
@@ -72,7 +73,8 @@ func TestStaticPodsOutliveTheirDirectoryS23(t *testing.T) {
 	}
 }
 
-func TestABrokenManifestHoldsItsOwnPodAloneS23(t *testing.T) {
+// Proves S23.
+func TestABrokenManifestHoldsItsOwnPodAlone(t *testing.T) {
 	n := newNode(t)
 	etcd, other := n.manifest(
 		"etcd.yaml",

@@ -16,7 +16,8 @@ import (
 	"clusterctl/daemons/kubelet/hollow"
 )
 
-func TestLimitsOfStorageHoldForPodsAndContainersS26(t *testing.T) {
+// Proves S26.
+func TestLimitsOfStorageHoldForPodsAndContainers(t *testing.T) {
 	limit := func(s string) corev1.ResourceRequirements {
 		if s == "" {
 			return corev1.ResourceRequirements{}
@@ -68,7 +69,8 @@ func (r writes) ListPodSandboxStats(ctx context.Context) ([]*criapi.PodSandboxSt
 	return list, err
 }
 
-func TestPodsThatWriteMoreThanTheyMayAreEvictedS26(t *testing.T) {
+// Proves S26.
+func TestPodsThatWriteMoreThanTheyMayAreEvicted(t *testing.T) {
 	for name, c := range map[string]struct {
 		layer uint64
 		grow  func(n *node)
@@ -146,7 +148,8 @@ func (n *node) put(path string) {
 	}
 }
 
-func TestEphemeralContainersAreRefusedWithoutTheirPodS23(t *testing.T) {
+// Proves S23.
+func TestEphemeralContainersAreRefusedWithoutTheirPod(t *testing.T) {
 	n := newNode(t)
 	n.start()
 	n.create(simplePod("web"))

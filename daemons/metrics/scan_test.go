@@ -29,10 +29,12 @@ func scanAll(text string) ([]string, error) {
 
 func TestTheScannerReadsWhatIsWantedAndNothingElse(t *testing.T) {
 	for text, want := range map[string]string{
-		"node_cpu_usage_seconds_total 12.5 1700000000000\n":                                                    "1 // 12.5 1700000000000",
-		"node_memory_working_set_bytes 1.048576e+06\n":                                                         "2 // 1.048576e+06 0",
-		"# TYPE node_cpu_usage_seconds_total counter\n\n":                                                      "",
-		"node_cpu_usage_seconds_total_more 1\nup 1\n":                                                          "",
+		"node_cpu_usage_seconds_total 12.5 1700000000000\n": "1 // 12.5 1700000000000",
+		"node_memory_working_set_bytes 1.048576e+06\n":      "2 // 1.048576e+06 0",
+
+		"# TYPE node_cpu_usage_seconds_total counter\n\n": "",
+		"node_cpu_usage_seconds_total_more 1\nup 1\n":     "",
+
 		`container_cpu_usage_seconds_total{container="c",namespace="n",pod="p"} 3 4`:                           "3 n/p/c 3 4",
 		`container_memory_working_set_bytes{pod="p", other="x" ,container="c",namespace="n",}` + "\t3\t4 \r\n": "4 n/p/c 3 4",
 		`container_start_time_seconds{container="a\"\\\nb"} 1`:                                                 "5 //a\"\\\nb 1 0",

@@ -9,7 +9,8 @@ import (
 )
 
 // Lost routes and MTU changes are reported. Changes that come with pods are not.
-func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNotS27(t *testing.T) {
+// Proves S27.
+func TestChangesOfTheMachineAreHeardOfAndThoseOfPodsAreNot(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
 	none.pair(t, "wide", "other")

@@ -12,7 +12,8 @@ import (
 
 // The condition matches the network: a missing network is reported after a while, an available one at once, and nothing
 // is written twice.
-func TestNodeSaysWhetherItHasANetworkS22(t *testing.T) {
+// Proves S22.
+func TestNodeSaysWhetherItHasANetwork(t *testing.T) {
 	now := time.Unix(1000, 0)
 	n := machine("a", "10.244.0.0/24", "10.0.0.1")
 	client := fake.NewClientset(n)

@@ -22,7 +22,8 @@ import (
 	"clusterctl/tests/isolation"
 )
 
-func TestOnlyARouterOnTheWayHasPacketsWrappedS22(t *testing.T) {
+// Proves S22.
+func TestOnlyARouterOnTheWayHasPacketsWrapped(t *testing.T) {
 	w := func(to string, onLink bool) way { return way{netip.MustParsePrefix(to), onLink} }
 	for _, c := range []struct {
 		name string
@@ -165,7 +166,8 @@ func (s *site) list(t *testing.T, args ...string) string {
 
 // Pods of all machines reach each other in both families: directly on one network, and wrapped through a router that
 // does not know pods. Changes are applied, and nothing unneeded remains.
-func TestPodsReachEachOtherThroughARouterS22(t *testing.T) {
+// Proves S22.
+func TestPodsReachEachOtherThroughARouter(t *testing.T) {
 	sites, nodes := region(t)
 	all := func(id int) {
 		t.Helper()
@@ -257,7 +259,8 @@ func dialFrom(s *stack, to netip.Addr) (c net.Conn, err error) {
 }
 
 // Packets of pods to the outside have their machine's address in both families, except to exceptions.
-func TestPodsLeaveUnderTheirMachinesAddressS27(t *testing.T) {
+// Proves S27.
+func TestPodsLeaveUnderTheirMachinesAddress(t *testing.T) {
 	sites, nodes := region(t)
 	s := sites[0]
 	s.join(t, "n0", nodes[:1], 1)

@@ -47,7 +47,8 @@ func hears(t *testing.T, at *net.UDPConn) string {
 
 // A pod cannot inject packets into another pod's established connection, even with the addresses and ports of its ends.
 // Both families are tested with real packets.
-func TestNobodySendsIntoAnothersConnectionS27(t *testing.T) {
+// Proves S27.
+func TestNobodySendsIntoAnothersConnection(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	for i, uid := range []string{"victim", "neighbour", "forger"} {
 		r.SetPod(uid, &policy.Pod{Namespace: "shop", Name: uid, Addresses: []netip.Addr{m.at(i, false), m.at(i, true)}})

@@ -39,7 +39,8 @@ func TestMain(m *testing.M) {
 }
 
 // Masquerading is restored quickly after the packet filter was flushed.
-func TestMasqueradingComesBackAfterAFlushS27(t *testing.T) {
+// Proves S27.
+func TestMasqueradingComesBackAfterAFlush(t *testing.T) {
 	clusters := []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")}
 	outward, err := newMasquerade(clusters, nil)
 	if err != nil {

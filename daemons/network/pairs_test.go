@@ -41,7 +41,8 @@ func (s *stack) path() string { return fmt.Sprintf("/proc/self/fd/%d", s.file.Fd
 
 // A pair works at once in both families and with its MTU. Creating it again replaces it, and removing it leaves
 // nothing.
-func TestPairIsMadeAgainAndTakenAwayS27(t *testing.T) {
+// Proves S27.
+func TestPairIsMadeAgainAndTakenAway(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
 	s := newStack(t)
@@ -88,7 +89,8 @@ func TestPairIsMadeAgainAndTakenAwayS27(t *testing.T) {
 }
 
 // Packets of a pod with the address of another pod of its machine are dropped, even those to the machine.
-func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
+// Proves S29.
+func TestNoPodSendsAsAnotherOfItsMachine(t *testing.T) {
 	m, r := newBench(t), newRules(t)
 	for i := range 3 {
 		a := netip.MustParseAddr(fmt.Sprintf("10.1.0.%d", i+1))
@@ -149,7 +151,8 @@ func TestNoPodSendsAsAnotherOfItsMachineS29(t *testing.T) {
 
 // Pods on the bridge of an earlier release keep working and reach new pods. The bridge is removed with the last of
 // them.
-func TestPodsOfTheFormerBridgeGoOnS27(t *testing.T) {
+// Proves S27.
+func TestPodsOfTheFormerBridgeGoOn(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
 	if err := forward(isolation.Networks); err != nil {

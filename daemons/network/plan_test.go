@@ -28,7 +28,8 @@ func route(to, via string) Route {
 	return Route{To: netip.MustParsePrefix(to), Via: netip.MustParseAddr(via)}
 }
 
-func TestEveryOtherNodeGetsItsRouteS27(t *testing.T) {
+// Proves S27.
+func TestEveryOtherNodeGetsItsRoute(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		nodes []*corev1.Node

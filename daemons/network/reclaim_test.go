@@ -12,7 +12,8 @@ import (
 
 // Addresses of pods that no longer exist are released, and no others. Otherwise a machine whose runtime has lost its
 // data would run out of addresses some day.
-func TestAddressesOfPodsThatAreGoneAreGivenBackS27(t *testing.T) {
+// Proves S27.
+func TestAddressesOfPodsThatAreGoneAreGivenBack(t *testing.T) {
 	var none *stack
 	none.ip(t, "link", "set", "lo", "up")
 	newStack(t).join(t, 0, "10.1.0.9", "fd00:1::9") // the container's name is the first address

@@ -38,7 +38,10 @@ func newLane(b *testing.B, join func(machine, pod *stack, address string)) lane 
 		m.ip(b, "addr", "add", fmt.Sprintf("10.0.0.%d/24", i+1), "dev", "wire")
 		m.ip(b, "link", "set", "wire", "up")
 		m.ip(b, "route", "add", fmt.Sprintf("10.%d.0.0/24", 2-i), "via", fmt.Sprintf("10.0.0.%d", 2-i))
-		if err := m.inside(func() error { return forward([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}) }); err != nil {
+		if err := m.inside(func() error {
+			return forward([]netip.Prefix{netip.MustParsePrefix(
+				"10.0.0.0/8")})
+		}); err != nil {
 			b.Fatal(err)
 		}
 		join(m, l.pods[i], fmt.Sprintf("10.%d.0.1", i+1))

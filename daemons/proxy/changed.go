@@ -28,6 +28,13 @@ func (c *changed) note(name string) {
 	c.look()
 }
 
+// putBack adds a service whose rules could not be recomputed. It does not wake the loop, which waits before it retries.
+func (c *changed) putBack(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.names[name] = true
+}
+
 // look wakes the loop, which also checks its other inputs.
 func (c *changed) look() {
 	select {

@@ -27,3 +27,15 @@ func TestSlicesWakeTheServiceThatTheyAreOf(t *testing.T) {
 		}
 	}
 }
+
+// A service that could not be recomputed waits for the retry, and does not wake the loop at once.
+func TestFailedServicesWaitForTheRetry(t *testing.T) {
+	changed := newChanged()
+	changed.putBack("shop/web")
+	if len(changed.wake) != 0 {
+		t.Error("the loop was woken")
+	}
+	if names := changed.take(); !names["shop/web"] {
+		t.Errorf("the service is lost: %v", names)
+	}
+}

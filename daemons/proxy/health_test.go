@@ -12,7 +12,8 @@ import (
 )
 
 // A load balancer gets no positive health check from a machine whose last endpoint is terminating.
-func TestLoadBalancersAreToldWhetherThisMachineHasEndpointsS29(t *testing.T) {
+// Proves S29.
+func TestLoadBalancersAreToldWhetherThisMachineHasEndpoints(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

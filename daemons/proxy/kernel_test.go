@@ -104,7 +104,8 @@ func (f *nftables) put(t testing.TB, ports ...rules.Port) {
 	}
 }
 
-func TestKernelSendsToEndpointsS28S29(t *testing.T) {
+// Proves S28, S29.
+func TestKernelSendsToEndpoints(t *testing.T) {
 	ipOf(t, "link", "add", "d0", "type", "bridge")
 	ipOf(t, "addr", "add", "10.0.0.1/24", "dev", "d0")
 	ipOf(t, "link", "set", "d0", "up")

@@ -229,8 +229,9 @@ func (r row) target(f nft.Family, n int, proto corev1.Protocol) string {
 	return net.JoinHostPort(ip, port)
 }
 
-// TestEveryWayThroughAServiceS28S29 sends real packets in every way that a service can be reached, in every mode.
-func TestEveryWayThroughAServiceS28S29(t *testing.T) {
+// TestEveryWayThroughAService sends real packets in every way that a service can be reached, in every mode.
+// Proves S28, S29.
+func TestEveryWayThroughAService(t *testing.T) {
 	g := newGround(t)
 	clients := map[string]*netns.Stack{"pod": g.podB, "node": nil, "outside": g.outside, "endpoint": g.podA}
 	own := map[string][]string{

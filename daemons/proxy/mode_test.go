@@ -66,9 +66,8 @@ func left(t *testing.T, f nft.Family) (modes []string) {
 
 // A change of the mode interrupts no connection that the kernel forwards, and leaves nothing of the previous mode. New
 // connections succeed at all times.
-//
 // Proves S28.
-func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
+func TestModesFollowEachOtherUnderConnections(t *testing.T) {
 	g := newGround(t)
 	t.Cleanup(func() {
 		for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
@@ -140,7 +139,8 @@ func TestModesFollowEachOtherUnderConnectionsS28(t *testing.T) {
 }
 
 // An edit by another program before our change is detected afterwards, and not taken for correct.
-func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
+// Proves S28.
+func TestAnEditBeforeAChangeIsSeenAfterIt(t *testing.T) {
 	t.Cleanup(func() {
 		if err := errors.Join(iptables.Remove(nft.IPv4), kernel.Remove(nft.IPv4, rules.TableName)); err != nil {
 			t.Error(err)
@@ -186,9 +186,8 @@ func TestAnEditBeforeAChangeIsSeenAfterItS28(t *testing.T) {
 }
 
 // The kernel selects endpoints at random, and the proxy itself in turn. Session affinity is kept.
-//
 // Proves S28.
-func TestModesSpreadConnectionsS28(t *testing.T) {
+func TestModesSpreadConnections(t *testing.T) {
 	g := newGround(t)
 	for _, mode := range []string{modeNFTables, modeIPTables, modeUserspace} {
 		t.Run(mode, func(t *testing.T) {

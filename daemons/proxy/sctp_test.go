@@ -165,9 +165,8 @@ func firstOfSCTP(from, to uint16, tag uint32) []byte {
 
 // A client repeats an SCTP association from the same port. It stays with an endpoint that a slice lists, ready or not.
 // After the endpoint was removed, the next packet goes to an existing one.
-//
 // Proves S28.
-func TestAssociationsOfSCTPLeaveEndpointsThatAreGoneS28(t *testing.T) {
+func TestAssociationsOfSCTPLeaveEndpointsThatAreGone(t *testing.T) {
 	g := newGround(t)
 	heard := listenSCTP(t, g)
 	send := func(port uint16) string {

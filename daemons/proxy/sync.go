@@ -118,7 +118,7 @@ func (d *daemon) sync() error {
 	var failures []error
 	for name := range names {
 		if err := d.work(name); err != nil {
-			d.changed.note(name)
+			d.changed.putBack(name)
 			failures = append(failures, err)
 		}
 	}

@@ -115,7 +115,8 @@ func TestObjectsThatHelpPodsAreNamedAsUpstreamNamesThem(t *testing.T) {
 }
 
 // The events equal those of upstream's scheduler.
-func TestEventsSayWhatWasBeingDoneS17(t *testing.T) {
+// Proves S17.
+func TestEventsSayWhatWasBeingDone(t *testing.T) {
 	api := start(
 		t,
 		node("n1"),

@@ -247,7 +247,8 @@ var anyWorld = rapid.Custom(func(t *rapid.T) drawn {
 	return drawn{w, pods}
 })
 
-func TestPlacesAreTheOraclesS16(t *testing.T) {
+// Proves S16.
+func TestPlacesAreTheOracles(t *testing.T) {
 	for seed := range worlds(t) {
 		d := anyWorld.Example(seed)
 		s, err := newScene(d.world)
@@ -346,7 +347,8 @@ func (s *scene) change(t *rapid.T, i int) {
 }
 
 // The test draws a cluster, events, and pods that are scheduled between them.
-func TestCountersNeverDriftByEventsS16(t *testing.T) {
+// Proves S16.
+func TestCountersNeverDriftByEvents(t *testing.T) {
 	failed := ""
 	story := rapid.Custom(func(t *rapid.T) string {
 		w, pods := oracle.Draw(t)

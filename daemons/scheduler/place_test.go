@@ -87,7 +87,8 @@ func near(anti bool, key, app string) func(*corev1.Pod) {
 				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term},
 			}
 		} else {
-			p.Spec.Affinity.PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}
+			p.Spec.Affinity.PodAffinity = &corev1.PodAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}
 		}
 	}
 }
@@ -132,7 +133,8 @@ func place(c *cluster.Cluster, p *cluster.Pod) Placement {
 	return got
 }
 
-func TestPlacementS16(t *testing.T) {
+// Proves S16.
+func TestPlacement(t *testing.T) {
 	one, two := node("n1"), node("n2")
 	web := labelled("app", "a")
 	for name, c := range map[string]struct {
@@ -177,15 +179,20 @@ func TestPlacementS16(t *testing.T) {
 			pod("p", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"a": "b"} }), "",
 			"0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."},
 		"by name (as daemon sets do)": {[]*corev1.Node{one, two}, nil, pod("p", func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
-					Values: []string{"n2"}}},
-			}}}}}
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+						MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
+							Values: []string{"n2"}}},
+					}}}}}
 		}), "n2", ""},
 		"preferred": {[]*corev1.Node{one, node("n2", zone("b"))}, nil, pod("p", func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-				Weight: 10, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: "In", Values: []string{"b"}}}},
-			}}}}
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+					Weight: 10,
+					Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{
+						Key: corev1.LabelTopologyZone, Operator: "In", Values: []string{"b"}}}},
+				}}}}
 		}), "n2", ""},
 		"port taken": {[]*corev1.Node{one}, []*corev1.Pod{pod("x", on("n1"), hostPort(80))},
 			pod("p", hostPort(80)), "", "0/1 nodes are available: 1 node(s) didn't have free ports for the requested " +
@@ -227,7 +234,8 @@ func TestPlacementS16(t *testing.T) {
 			n.Status.Images = []corev1.ContainerImage{{Names: []string{"big:latest"}, SizeBytes: 900 << 20}}
 		})}, nil, pod("p", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "big" }), "n2", ""},
 		"init counts": {[]*corev1.Node{one}, nil, pod("p", func(p *corev1.Pod) {
-			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("5")}}}}
+			p.Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("5")}}}}
 		}), "", "0/1 nodes are available: 1 Insufficient cpu."},
 		"overhead counts": {[]*corev1.Node{one}, nil,
 			pod("p", asks("cpu", "4"),
@@ -248,7 +256,8 @@ func TestPlacementS16(t *testing.T) {
 }
 
 // Whatever is added, assumed, reverted or nominated, the requests on a node never exceed its allocatable resources.
-func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
+// Proves S06.
+func TestRequestsNeverExceedAllocatable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := cluster.New()
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
@@ -299,7 +308,8 @@ func TestRequestsNeverExceedAllocatableS06(t *testing.T) {
 	})
 }
 
-func TestPreemptionS17(t *testing.T) {
+// Proves S17.
+func TestPreemption(t *testing.T) {
 	never := corev1.PreemptNever
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default"},

@@ -120,7 +120,8 @@ func event(api *fake.Clientset, reason, message string) func() error {
 	}
 }
 
-func TestPodsGoWhereThereIsRoomS16(t *testing.T) {
+// Proves S16.
+func TestPodsGoWhereThereIsRoom(t *testing.T) {
 	api := start(
 		t,
 		node("n1"),
@@ -147,7 +148,8 @@ func TestPodsGoWhereThereIsRoomS16(t *testing.T) {
 	wait(t, placedOn(t, api, "waits", "n2"))
 }
 
-func TestOtherSchedulersPodsAndGatedOnesAreLeftAloneS17(t *testing.T) {
+// Proves S17.
+func TestOtherSchedulersPodsAndGatedOnesAreLeftAlone(t *testing.T) {
 	api := start(t, node("n1"),
 		pod("theirs", func(p *corev1.Pod) { p.Spec.SchedulerName = "another" }),
 		pod("gated", func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "g"}} }),
@@ -166,7 +168,8 @@ func TestOtherSchedulersPodsAndGatedOnesAreLeftAloneS17(t *testing.T) {
 	wait(t, placedOn(t, api, "gated", "n1"))
 }
 
-func TestAnImportantPodTakesTheRoomOfALesserOneS17(t *testing.T) {
+// Proves S17.
+func TestAnImportantPodTakesTheRoomOfALesserOne(t *testing.T) {
 	api := start(
 		t,
 		node("n1"),

@@ -19,7 +19,8 @@ func decodeOutput(x *Context, b *hcl.Block, c *config.Cluster) (cty.Value, hcl.D
 	if diags.HasErrors() {
 		return cty.NilVal, diags
 	}
-	if content, _, _ := b.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "value"}}}); content.Attributes["value"] == nil {
+	if content, _, _ := b.Body.PartialContent(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{
+		Name: "value"}}}); content.Attributes["value"] == nil {
 		return cty.NilVal, append(
 			diags,
 			fail(b.DefRange.Ptr(), "Output without a value", "Say what output %q is: value = ….", b.Labels[0]),

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// Suggest returns " Did you mean …?" with the known word that the given word is most likely a typing error of, or "" if
-// no known word is close enough.
+// Suggest returns " Did you mean …?" with the known word that the given word most likely misspells. It returns "" if no
+// known word is close enough.
 func Suggest(given string, known []string) string {
 	best, distance := "", 0
 	for _, k := range known {

@@ -18,9 +18,8 @@ machine "m" {
 }
 `
 
-// program returns the command with which data "external" runs a script. The shell reads the script. If the test ran the
-// new file itself, a concurrent test that starts a process could have it open for writing for a moment, and the kernel
-// would refuse to run it.
+// program returns the command with which data "external" runs a script. The shell reads the script. The kernel would
+// refuse to run the new file itself while a concurrent test that starts a process has it open for writing for a moment.
 func program(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")

@@ -124,7 +124,8 @@ func TestAMachineCannotNameASnapshotElsewhere(t *testing.T) {
 			t.Errorf("%q is taken: %+v", name, a)
 		}
 	}
-	if _, err := hostile(t, answer{Store: &store.Answer{Snapshots: []store.Snapshot{{Name: "etcd-20261123T080000Z-m1"}}}}).Store(t.Context(), "", store.Request{Op: store.Save}); err != nil {
+	if _, err := hostile(t, answer{Store: &store.Answer{Snapshots: []store.Snapshot{{
+		Name: "etcd-20261123T080000Z-m1"}}}}).Store(t.Context(), "", store.Request{Op: store.Save}); err != nil {
 		t.Error(err)
 	}
 }

@@ -66,7 +66,7 @@ func ReadRelease(files Files) (*Release, error) {
 	return &r, nil
 }
 
-// Releases returns the confirmed release and the one that is being tried.
+// Releases returns the confirmed release and the release that is being tried.
 func Releases(files Files) (held, tried *Release) {
 	held, _ = ReadRelease(files) // an unreadable file counts as unknown and is written again
 	if former, _ := ReadFormer(files); former != nil {

@@ -64,7 +64,7 @@ const (
 	KindUnreachable = "unreachable" // an ICMP error about the request; From is its sender
 )
 
-// MostSightings is the maximum number of sightings that one machine reports.
+// MostSightings is the maximum number of sightings that a machine reports.
 const MostSightings = 512
 
 // MostTraceTime is the longest time that a machine watches.

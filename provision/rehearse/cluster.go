@@ -125,7 +125,8 @@ func (l *cluster) compare(
 	return entries, list, ended, nil
 }
 
-// ignoring returns o as it is applied over the existing object there. Ignored fields keep the values of there.
+// ignoring returns the form of o that is applied over the existing object there. Ignored fields keep the values of
+// there.
 func ignoring(o, there stored) (stored, error) {
 	if o.desired.Ignored.All {
 		return there, nil

@@ -202,8 +202,9 @@ func Network() host.Network {
 	}
 }
 
-// Agent reports whether a step of Clean does not tell if the machine has anything of the cluster. Such steps remove the
-// programs, which include the agent that checks the machine, the record of the last run, and empty directories.
+// Agent reports whether a step of Clean gives no information on whether the machine has anything of the cluster. Such
+// steps remove the programs, which include the agent that checks the machine, the record of the last run, and empty
+// directories.
 func Agent(s step.Step) bool {
 	if _, empty := s.(*step.Unused); empty {
 		return true

@@ -7,8 +7,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// aside leaves a machine out of the rest of the run if its connection was lost or it hangs, so that one machine of many
-// does not stop the others. It returns the error for machines of the control plane, because later stages may need them.
+// aside leaves a machine out of the rest of the run if its connection was lost or it hangs. So one machine of many does
+// not stop the others. It returns the error for machines of the control plane, because later stages may need them.
 // Nothing is removed or replaced while a machine is left out.
 func (p *Prepared) aside(ctx context.Context, m *machine, err error) error {
 	if err == nil || interrupted(ctx) || m.Has(config.RoleControlPlane) {

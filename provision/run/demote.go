@@ -15,8 +15,8 @@ func (p *Prepared) demoted(m *machine) bool {
 	return m.action == plan.Change && !m.Has(config.RoleControlPlane) && p.known(m).Machine.Has(config.RoleControlPlane)
 }
 
-// demote removes machines from the control plane, one after another. It runs when the rest of the control plane, and
-// what the nodes know of it, is as declared, so that nothing uses these machines any more.
+// demote removes machines from the control plane, one after another. Before it runs, the rest of the control plane and
+// the nodes' configuration are as declared, so that nothing uses these machines any more.
 func (p *Prepared) demote(ctx context.Context, list []*machine) error {
 	for _, m := range list {
 		if err := p.each(ctx, []*machine{m}, p.demoteOne); err != nil {

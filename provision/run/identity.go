@@ -133,8 +133,8 @@ func sameMachine(a, b *machine) bool {
 	return same || slices.Contains(b.facts.Addresses, a.IP.String())
 }
 
-// readdressed returns an error if a block's address differs from the address with which its machine was applied, and
-// the machine at the new address is another machine, or one that cannot continue under a new address.
+// readdressed returns an error if a block has another address than the one with which its machine was applied. It
+// returns nil if this is the same machine and it can continue under a new address.
 func (p *Prepared) readdressed(m *machine) error {
 	known, ok := p.State.Machines[m.Address]
 	if !ok || m.action == plan.Remove || known.Machine.IP == m.IP {

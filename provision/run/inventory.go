@@ -12,8 +12,8 @@ import (
 
 // inventory returns the list of machines that the cluster knows: those declared, and undeclared ones that this run
 // leaves alone. A Node whose machine is not in it is deleted once its heartbeats stop. So a run with -target or
-// -exclude must not drop machines besides those that it removes or forgets. A machine's identity is what was found on
-// it, or else what the state has.
+// -exclude must not drop other machines than those that it removes or forgets. A machine's identity is what was found
+// on it, or otherwise what the state has.
 func (p *Prepared) inventory() inventory.Inventory {
 	identity := map[string]string{}
 	for address, m := range p.State.Machines {

@@ -26,7 +26,8 @@ func (w *world) told(from int) inventory.Inventory {
 	return planned
 }
 
-func TestTheInventoryHasEveryMachineThatARunDoesNotRemoveS22(t *testing.T) {
+// Proves S22.
+func TestTheInventoryHasEveryMachineThatARunDoesNotRemove(t *testing.T) {
 	placed := nodeA
 	placed.Labels = map[string]string{"topology.kubernetes.io/region": "eu", "topology.kubernetes.io/zone": "a"}
 	placed.External = []netip.Addr{netip.MustParseAddr("203.0.113.1")}
@@ -87,7 +88,8 @@ func (w *world) install(m config.Machine, identity string) {
 
 // A machine with new host keys keeps its provider ID as long as it has the cluster's files. Otherwise its Node would be
 // deleted at the next reboot.
-func TestAProviderIDOutlivesNewHostKeysS22(t *testing.T) {
+// Proves S22.
+func TestAProviderIDOutlivesNewHostKeys(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	apply := func() string {
 		t.Helper()
@@ -125,7 +127,8 @@ func TestAProviderIDOutlivesNewHostKeysS22(t *testing.T) {
 }
 
 // Copies of a disk get different provider IDs when they have different identities.
-func TestCopiesHaveProviderIDsOnceTheyAreToldApartS22(t *testing.T) {
+// Proves S22.
+func TestCopiesHaveProviderIDsOnceTheyAreToldApart(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.at[nodeB.IP].Machine.Identity = w.at[nodeA.IP].Machine.Identity
 	w.mustApply()
@@ -137,7 +140,8 @@ func TestCopiesHaveProviderIDsOnceTheyAreToldApartS22(t *testing.T) {
 	}
 }
 
-func TestARunThatDoesNotForgetAMachineKeepsItInTheInventoryS22(t *testing.T) {
+// Proves S22.
+func TestARunThatDoesNotForgetAMachineKeepsItInTheInventory(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
 	w.declare(control, nodeA)
@@ -157,7 +161,8 @@ func TestARunThatDoesNotForgetAMachineKeepsItInTheInventoryS22(t *testing.T) {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // Machines that are copies of one disk have no provider ID, because they have the same identity.
-func TestCopiesOfOneDiskHaveNoProviderIDS22(t *testing.T) {
+// Proves S22.
+func TestCopiesOfOneDiskHaveNoProviderID(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.at[nodeB.IP].Machine.Identity = w.at[nodeA.IP].Machine.Identity
 	w.mustApply()

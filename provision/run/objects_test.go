@@ -108,7 +108,8 @@ func TestNodesAreLabelledWhenTheyAreThere(t *testing.T) {
 }
 
 // After pools were applied, their absence must be applied too, so the objects of a run know that there were pools.
-func TestARunKnowsThatThereWerePoolsS22(t *testing.T) {
+// Proves S22.
+func TestARunKnowsThatThereWerePools(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.live.objects = []state.Object{
 		{

@@ -69,8 +69,8 @@ func TestANamespaceWithWhatIsProtectedStays(t *testing.T) {
 	w.unchanged(before)
 }
 
-// destroy refuses to remove a part of a cluster that continues to exist, because destroy neither removes machines in
-// good order nor removes objects by their blocks.
+// destroy refuses to remove a part of a cluster that continues to exist. It neither removes machines in good order nor
+// removes objects by their blocks.
 func TestAPartOfAClusterThatLivesOnIsNotDestroyed(t *testing.T) {
 	second, third := machine(
 		"second",

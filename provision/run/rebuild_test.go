@@ -63,7 +63,7 @@ func servingPlane(t *testing.T, form string) *world {
 }
 
 // A lost state is rebuilt from the machines, and the next plan has nothing to do.
-// Proves P02, S10.
+// Proves S10, P02.
 func TestALostStateIsMadeAnewOfTheMachines(t *testing.T) {
 	for _, form := range []string{config.FormSystemd, config.FormStaticPods} {
 		t.Run(form, func(t *testing.T) {

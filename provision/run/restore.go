@@ -27,9 +27,9 @@ type Restore struct {
 	Approve func(text string) error
 }
 
-// revisionBump is the number of revisions by which a restored store begins above the snapshot's revision, or above
-// where it began at the last restore if that is higher, since the snapshot may be older. It exceeds all revisions that
-// clients can have seen since: it allows more than a thousand writes a second for a week.
+// revisionBump is the number of revisions by which a restored store begins above the snapshot's revision. It begins
+// above the revision where the last restore began if that is higher, because the snapshot may be older. The number
+// exceeds all revisions that clients can have seen since: it allows more than a thousand writes a second for a week.
 const revisionBump = 1_000_000_000
 
 func bump(snapshot, last int64) uint64 { return uint64(max(snapshot, last) - snapshot + revisionBump) }
@@ -37,9 +37,10 @@ func bump(snapshot, last int64) uint64 { return uint64(max(snapshot, last) - sna
 // errStoreWorks reports that a restore would discard a store that works or may still work.
 var errStoreWorks = errors.New("nothing is restored")
 
-// Restore restores the store. It stops all API servers and members, moves existing data aside, makes one machine's
-// member from the snapshot, and lets the others join it as new members. Its start is recorded in the state. A restore
-// that is interrupted starts over until the first member has its data; from then on it continues as a normal apply.
+// Restore restores the store. It stops all API servers and members, and moves existing data aside. Then it makes one
+// machine's member from the snapshot, and lets the others join it as new members. Its start is recorded in the state. A
+// restore that is interrupted starts over until the first member has its data; from then on it continues as a normal
+// apply.
 func (e *Engine) Restore(ctx context.Context, r Restore) error {
 	if err := e.Store.Keep(); err != nil {
 		return err

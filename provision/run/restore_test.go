@@ -19,7 +19,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// three brings up three machines of the control plane, whose agents answer about the store.
+// three returns a world with three control-plane machines, whose agents answer requests about etcd.
 func three(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(
@@ -41,7 +41,7 @@ func three(t *testing.T) *world {
 
 const taken = "etcd-20260101T000000Z-b"
 
-// stored is the program etcd of a machine: members answer where their unit runs, and b has a snapshot.
+// stored returns the answers of a machine's program etcd: members answer where their unit runs, and b has a snapshot.
 func (w *world) stored(address string) func(store.Request) (store.Answer, error) {
 	return func(q store.Request) (a store.Answer, err error) {
 		snapshot := store.Snapshot{
@@ -70,7 +70,7 @@ func (w *world) stored(address string) func(store.Request) (store.Answer, error)
 		case store.Check, store.FromData:
 			a.Snapshots = []store.Snapshot{snapshot}
 		case store.Save:
-			snapshot.Name, snapshot.Reason = "saved", q.Reason // of what it was taken before
+			snapshot.Name, snapshot.Reason = "saved", q.Reason // the reason for the snapshot
 			a.Snapshots = []store.Snapshot{snapshot}
 		default:
 			err = errors.New("not known here")
@@ -79,7 +79,7 @@ func (w *world) stored(address string) func(store.Request) (store.Answer, error)
 	}
 }
 
-// lose has machines come back with a new disk under the store.
+// lose replaces the disk of machines, so that etcd's data is lost.
 func (w *world) lose(names ...string) {
 	w.t.Helper()
 	for _, n := range names {
@@ -106,7 +106,7 @@ func (w *world) state() *state.State {
 	return s
 }
 
-// former has the state know the key that the snapshot was written with as a former one.
+// former adds to the state, as a former key, the key with which the snapshot was written.
 func (w *world) former() {
 	w.t.Helper()
 	s := w.state()
@@ -123,7 +123,8 @@ func refusedWith(t *testing.T, err error, says string) {
 	}
 }
 
-// S10: neither apply nor a restore throws away what there is of the store without being told so.
+// Neither apply nor a restore deletes remaining data of etcd unless the user names it.
+// Proves S10.
 func TestTheStoreIsNotThrownAwayWithoutBeingNamed(t *testing.T) {
 	w := three(t)
 	w.former()
@@ -178,7 +179,7 @@ func TestAllDisksGoneAndTheStoreComesBackFromTheLastSnapshot(t *testing.T) {
 	}
 }
 
-// served holds all members to be up, the first one that began anew among them.
+// served checks that all members are running, and that first began a new etcd cluster.
 func (w *world) served(first string) {
 	w.t.Helper()
 	s := w.state()
@@ -214,7 +215,7 @@ func TestTheStoreIsMadeOfTheDataOfTheOnlyMemberLeft(t *testing.T) {
 	}
 }
 
-// A snapshot from before the last restore has revisions that the store has left far behind.
+// Each restore begins above the revisions of the last restore, even with a snapshot from before it.
 func TestEachRestoreBeginsAboveTheLast(t *testing.T) {
 	w := three(t)
 	w.former()
@@ -231,7 +232,7 @@ func TestEachRestoreBeginsAboveTheLast(t *testing.T) {
 	}
 }
 
-// A restore that is cut off at any point is run again, and comes to the same end.
+// A restore that is interrupted at any point can be repeated, with the same result.
 func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
 	for _, cut := range []string{"restore", "etcd.service"} {
 		t.Run(cut, func(t *testing.T) {
@@ -260,9 +261,10 @@ func TestARestoreThatIsCutOffIsRunAgain(t *testing.T) {
 	}
 }
 
-// S10: what is down on a machine of the control plane is no reason not to change all of them: that machine is first,
-// and the others are judged by how it is then. So it is with a member that comes back with a new disk, and with daemons
-// that the former release does not start.
+// A failed daemon on a control-plane machine does not keep the machines from being changed. That machine is changed
+// first, and the change of the others depends on its state afterwards. The same holds for a member that returns with a
+// new disk, and for daemons that the former release does not start.
+// Proves S10.
 func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"a setting": func(w *world) { w.engine.Config.Etcd.Quota = 1 << 30 },
@@ -296,8 +298,8 @@ func TestMachinesThatAreDownAreFirstAndKeepNoOthersFromChanging(t *testing.T) {
 	}
 }
 
-// A restore that was cut off when all was done has come to its end by an apply that finds nothing to do, so that the
-// next loss is noticed.
+// If a restore was interrupted after its last step, an apply that has nothing to do marks it as ended, so that the next
+// loss is noticed.
 func TestARestoreThatWasCutOffAtItsVeryEndHasEnded(t *testing.T) {
 	w := three(t)
 	w.former()
@@ -337,7 +339,7 @@ func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
 	if saves != 1 {
 		t.Errorf("%d snapshots, the last on %s", saves, first)
 	}
-	// A disk that is full stops the run before anything is changed, unless it is said to go on.
+	// A full disk stops the run before any change, unless the user chooses to continue.
 	w.engine.Config.Etcd.Quota = 2 << 30
 	for address, h := range w.hosts {
 		answer := w.stored(address)
@@ -354,7 +356,7 @@ func TestASnapshotIsTakenBeforeARiskyChangeAndThePlanSaysSo(t *testing.T) {
 	w.mustApply()
 }
 
-// How old a snapshot in a file is, the file says, and not the copy of it that a machine was sent a moment ago.
+// The age of a snapshot in a file is read from the file, and not from the copy that was just sent to a machine.
 func TestARestoreFromAFileSaysHowOldThatIs(t *testing.T) {
 	w := three(t)
 	w.former()

@@ -11,8 +11,9 @@ import (
 	"clusterctl/provision/state"
 )
 
-// S12: a machine that is removed has keys of the cluster's. Who has a front proxy's key is whoever he says to the API
+// A removed machine has the cluster's keys. A client with a front-proxy key can impersonate any user to the API
 // servers.
+// Proves S12.
 func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 	now := time.Now()
 	s := &state.State{CAs: map[string][]byte{}}
@@ -45,8 +46,9 @@ func TestAllCertificatesOfARemovedMachineAreRevoked(t *testing.T) {
 	}
 }
 
-// TestCertificatesForFormerNamesAreRevoked replaces a certificate by one with another common name, as an update from
-// common users to users for each machine does. Proves S12.
+// TestCertificatesForFormerNamesAreRevoked replaces a certificate with one with another common name, as an update from
+// common users to users for each machine does.
+// Proves S12.
 func TestCertificatesForFormerNamesAreRevoked(t *testing.T) {
 	now := time.Now()
 	ca, err := certs.NewCA(certs.ClusterCA, 0, now)

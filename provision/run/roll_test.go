@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/run"
 )
 
-// edit changes a file on a machine by hand, which the next run puts back.
+// edit changes a file on a machine by hand. The next run restores it.
 func (w *world) edit(address, path string) {
 	w.t.Helper()
 	h := w.hosts[address]
@@ -32,8 +32,9 @@ const (
 	etcdFile    = "/etc/systemd/system/etcd.service"
 )
 
-// P02: a node whose container runtime restarts is drained first and takes pods again after; one whose
-// kubelet restarts keeps its pods.
+// A node whose container runtime restarts is drained before and accepts pods again afterwards. A node whose kubelet
+// restarts keeps its pods.
+// Proves P02.
 func TestANodeIsDrainedForItsRuntimeAlone(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -52,7 +53,8 @@ func TestANodeIsDrainedForItsRuntimeAlone(t *testing.T) {
 	}
 }
 
-// P02: a run that ends while a node is drained is gone on with, and the node takes pods again.
+// If a run ends while a node is drained, the next run continues, and the node accepts pods again.
+// Proves P02.
 func TestANodeThatACutOffRunDrainedTakesPodsAgain(t *testing.T) {
 	for name, heal := range map[string]func(w *world){
 		"gone on with": func(w *world) { w.edit("machine.a", runtimeFile) },
@@ -102,7 +104,8 @@ func TestANodeThatSomebodyCordonedStaysSo(t *testing.T) {
 	}
 }
 
-// P02: changes go over the nodes within the budget, and stop at the first that fails.
+// Nodes change within the budget, and the run stops at the first failure.
+// Proves P02.
 func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	list := []config.Machine{control}
 	for i := range 8 {
@@ -151,7 +154,8 @@ func TestNodesAreChangedWithinTheBudget(t *testing.T) {
 	}
 }
 
-// S12: the control plane changes one by one, and not at all when that would cost the majority.
+// The control-plane machines change one by one, and not at all if that would cost the majority.
+// Proves S12.
 func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -185,7 +189,8 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	if len(w.hosts["machine.control"].Log) != logged {
 		t.Error("it was changed")
 	}
-	// One that is reached may be just back, and is waited for. Then they change one after the other.
+	// A machine that answers may have just returned, so the run waits for it. Then the machines change one after the
+	// other.
 	var order []string
 	waited := ""
 	w.engine.Say = func(e run.Event) {
@@ -209,8 +214,9 @@ func TestTheControlPlaneIsNotChangedWhenThatCostsTheMajority(t *testing.T) {
 	}
 }
 
-// P02: a dead node that is removed is forgotten before its neighbours are drained, and one that is there and goes takes
-// no pods meanwhile.
+// A failed node that is removed is deleted before its neighbours are drained. A running node that is removed accepts no
+// pods meanwhile.
+// Proves P02.
 func TestNobodyIsDrainedOntoNodesThatGo(t *testing.T) {
 	nodeC := machine("c", "10.0.0.4", config.RoleNode)
 	w := newWorld(t, control, nodeA, nodeB, nodeC)
@@ -225,7 +231,8 @@ func TestNobodyIsDrainedOntoNodesThatGo(t *testing.T) {
 	}
 }
 
-// P02: a node of whose kubelet nothing has been heard is mended, and not drained before: nobody would end its pods.
+// A node whose kubelet does not report is repaired without draining it first, because no kubelet would end its pods.
+// Proves P02.
 func TestANodeThatIsSilentIsMendedAndNotDrainedBefore(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -237,7 +244,8 @@ func TestANodeThatIsSilentIsMendedAndNotDrainedBefore(t *testing.T) {
 	}
 }
 
-// P02: a program that was deleted is put back, and nothing is drained or starts anew for that.
+// A deleted program is restored, without a drain or a restart.
+// Proves P02.
 func TestALostProgramIsPutBackWithoutARestart(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()

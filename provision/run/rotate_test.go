@@ -25,18 +25,18 @@ import (
 
 const pkiDir = "/etc/kubernetes/pki/"
 
-// trusting is a world in which it is held at every change of a file and every start of a daemon that all can speak with
-// all: by what the files say, and by what they said when each daemon last started.
+// trusting is a world that checks at every change of a file and every start of a daemon that all machines can
+// communicate. It checks this with the present files, and with the files from the last start of each daemon.
 type trusting struct {
 	*world
 	mu      sync.Mutex
 	now     map[string]map[string]string // files of each machine
-	started map[string]map[string]string // files as they were when anything was last started on a machine
+	started map[string]map[string]string // the files when a daemon was last started on the machine
 	proven  map[string]error
 	read    map[string]*clientcmdapi.Config
 	broken  []string
 	calls   int
-	fail    int // the call at which the run is cut off; 0: none
+	fail    int // the call at which the run is interrupted; 0: none
 }
 
 func newTrusting(t *testing.T) *trusting {
@@ -95,7 +95,7 @@ func (w *trusting) files(h *hostfake.Host) map[string]string {
 	return files
 }
 
-// look holds a machine against all.
+// look checks a machine against all machines.
 func (w *trusting) look(changed, when string) {
 	type view struct {
 		name  string
@@ -172,7 +172,7 @@ func verify(shown, trusted string) error {
 	return err
 }
 
-// kubeconfig reads one, nil for none.
+// kubeconfig parses a kubeconfig. It returns nil if there is none.
 func (w *trusting) kubeconfig(text string) *clientcmdapi.Config {
 	if _, known := w.read[text]; !known {
 		c, err := clientcmd.Load([]byte(text))
@@ -225,7 +225,7 @@ func (w *trusting) believes(public, private string) error {
 	return w.proven[id]
 }
 
-// wish puts the replacement of everything into the state, the former ones to be kept for so long.
+// wish adds the rotation of all authorities and keys to the state. The former ones are kept for the given time.
 func (w *trusting) wish(keep time.Duration) {
 	w.t.Helper()
 	w.change(func(s *state.State) {
@@ -266,7 +266,7 @@ func (w *trusting) state() *state.State {
 	return s
 }
 
-// replaced holds that nothing of the former authorities and keys is left.
+// replaced checks that nothing of the former authorities and keys remains.
 func (w *trusting) replaced(former *state.State) {
 	w.t.Helper()
 	now := w.state()
@@ -306,8 +306,9 @@ func (w *trusting) unbroken() {
 	}
 }
 
-// S37: all authorities and the key of service accounts are replaced by one apply, and at no point does anybody show
-// what another does not trust.
+// One apply replaces all authorities and the key of service accounts. At no time does a daemon present a certificate
+// that another does not trust.
+// Proves S37.
 func TestEveryAuthorityIsReplacedWhileEverybodyTrustsEverybody(t *testing.T) {
 	w := newTrusting(t)
 	former := w.state()
@@ -323,8 +324,8 @@ func TestEveryAuthorityIsReplacedWhileEverybodyTrustsEverybody(t *testing.T) {
 	}
 }
 
-// S37: a replacement that is cut off, wherever that is, is gone on with by the next apply, and nobody is cut off
-// meanwhile.
+// The next apply continues a rotation that was interrupted at any point, and all connections keep working meanwhile.
+// Proves S37.
 func TestAReplacementThatIsCutOffIsGoneOnWith(t *testing.T) {
 	w := newTrusting(t)
 	w.wish(0)
@@ -347,7 +348,8 @@ func TestAReplacementThatIsCutOffIsGoneOnWith(t *testing.T) {
 	w.unbroken()
 }
 
-// S37: a machine that is not reached keeps a replacement from going on, and the plan names it.
+// A machine that cannot be reached stops a rotation, and the plan names the machine.
+// Proves S37.
 func TestAReplacementWaitsForMachinesThatAreNotReached(t *testing.T) {
 	w := newTrusting(t)
 	former := w.state()
@@ -368,7 +370,8 @@ func TestAReplacementWaitsForMachinesThatAreNotReached(t *testing.T) {
 	w.replaced(former)
 }
 
-// S37: the former authority is trusted for as long as was said, or until somebody says that nobody needs it.
+// The former authority is trusted for the requested time, or until the user ends the rotation.
+// Proves S37.
 func TestTheFormerAuthorityIsKeptAsLongAsWasSaid(t *testing.T) {
 	for _, keep := range []time.Duration{state.UntilFinished, time.Hour} {
 		w := newTrusting(t)
@@ -414,8 +417,9 @@ func TestTheFormerAuthorityIsKeptAsLongAsWasSaid(t *testing.T) {
 	}
 }
 
-// S37: an intermediate takes an authority's place: who trusts its root alone trusts what it signs, and nobody is cut
-// off meanwhile.
+// An intermediate authority can replace an authority. A client that trusts only its root trusts its certificates, and
+// all connections keep working meanwhile.
+// Proves S37.
 func TestAnIntermediateTakesAnAuthoritysPlace(t *testing.T) {
 	w := newTrusting(t)
 	root, err := certs.NewCA("company", 0, time.Now())

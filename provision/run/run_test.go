@@ -17,7 +17,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// P02: applying again changes nothing, and says so.
+// A second apply changes nothing, and reports this.
+// Proves P02.
 func TestASecondApplyChangesNothing(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	if n, _ := w.mustApply().Count(plan.Create); n != 2 {
@@ -37,7 +38,8 @@ func TestASecondApplyChangesNothing(t *testing.T) {
 	}
 }
 
-// P02: a file edited by hand is shown as a difference of that file, and put back.
+// A file edited by hand is shown with its difference, and restored.
+// Proves P02.
 func TestAnEditedUnitFileIsShownAndPutBack(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -83,7 +85,8 @@ func TestNothingIsChangedWhenOneMachineIsUnreachable(t *testing.T) {
 	}
 }
 
-// P02: a plan takes a machine that is not reached neither for a clean nor for a gone one.
+// A plan reports an unreachable machine neither as unchanged nor as removed.
+// Proves P02.
 func TestAPlanShowsAnUnreachableMachineAsSuch(t *testing.T) {
 	for name, declared := range map[string][]config.Machine{"clean": {control, nodeA, nodeB},
 		"changed": {control, nodeB,
@@ -134,8 +137,9 @@ func TestPreflightRefusesForeignEtcdDataAndAForeignAddress(t *testing.T) {
 	}
 }
 
-// P05: what cannot change while something runs is refused at its place, before anything is touched; the cluster can
-// still be destroyed.
+// A change of what cannot change in a running cluster is refused with its position, before any other change. The
+// cluster can still be destroyed.
+// Proves P05.
 func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -156,7 +160,8 @@ func TestNetworksAndTheDomainDoNotChange(t *testing.T) {
 	w.mustApply()
 }
 
-// P07: a machine that is no longer declared is drained, cleaned and forgotten.
+// A machine that is no longer declared is drained, cleaned and removed from the state.
+// Proves P07.
 func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.mustApply()
@@ -178,7 +183,8 @@ func TestARemovedNodeIsDrainedAndCleaned(t *testing.T) {
 	}
 }
 
-// P07: the cluster is rid of a dead machine without it, its etcd member included.
+// A failed machine can be removed from the cluster without reaching it, including its etcd member.
+// Proves P07.
 func TestADeadControlPlaneMachineIsRemovedWithoutIt(t *testing.T) {
 	second, third := machine(
 		"second",
@@ -251,7 +257,8 @@ func TestASavedPlanIsRefusedWhenTheWorldMovedOn(t *testing.T) {
 	}
 }
 
-// P04: keys are never in the state, a plan or an event in plain text.
+// Keys never appear in plain text in the state, a plan or an event.
+// Proves P04.
 func TestKeysAreNowhereInPlainText(t *testing.T) {
 	w := newWorld(t, control)
 	p := w.mustApply()
@@ -274,7 +281,8 @@ func TestKeysAreNowhereInPlainText(t *testing.T) {
 	}
 }
 
-// P04: a value that was secret when it was applied is not shown by the change that takes it away.
+// A value that was sensitive when it was applied is not shown when it is removed.
+// Proves P04.
 func TestFormerSecretsAreNotShown(t *testing.T) {
 	w := newWorld(t, control)
 	w.engine.Config.Secrets = []string{"old-secret"}
@@ -319,7 +327,8 @@ func TestDestroyLeavesNothing(t *testing.T) {
 	}
 }
 
-// P05: a slip of the pen in what is to be spared, or to be changed alone, is not taken for nothing.
+// A misspelt address in -target or -exclude is an error.
+// Proves P05.
 func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -339,8 +348,9 @@ func TestASelectionThatNamesNothingIsRefused(t *testing.T) {
 	}
 }
 
-// P02: what systemctl edit or set-property has done to a unit is drift: shown with its content, and removed; so is a
-// file that goes before the unit's own.
+// Drop-ins of a unit from systemctl edit or set-property are shown with their content and removed. So is a unit file
+// that overrides the unit's own file.
+// Proves P02.
 func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()
@@ -380,7 +390,8 @@ func TestDropInsOfUnitsAreShownAndRemoved(t *testing.T) {
 	}
 }
 
-// P05: everything that is in the way, of all machines, is said at once, in a table for each; nothing is changed.
+// All findings of all machines are reported at once, in a table for each machine. Nothing is changed.
+// Proves P05.
 func TestPreflightSaysAllFindingsOfAllMachines(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.hosts["machine.control"].Machine.Listening = []host.Listener{

@@ -8,7 +8,7 @@ import (
 	"clusterctl/provision/host"
 )
 
-// A misspelt address would leave no machine to look at, and all that is left would be well.
+// A misspelt address is an error. Otherwise it would select no machine, and the status would be well.
 func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 	w := newWorld(t, control)
 	w.mustApply()
@@ -20,7 +20,8 @@ func TestTheStatusOfWhatIsNotThereIsAnError(t *testing.T) {
 }
 
 // TestMachinesThatReachNoAPIServerAreReported disconnects a node from the API, while the operator still reaches the
-// node. Proves P07.
+// node.
+// Proves P07.
 func TestMachinesThatReachNoAPIServerAreReported(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.mustApply()

@@ -15,11 +15,11 @@ import (
 	"clusterctl/provision/step"
 )
 
-// debians is a cluster of a control plane and two nodes, on which a kernel and a library are to be had.
+// debians is a cluster of a control plane and two nodes, with available updates of a kernel and a library.
 type debians struct {
 	*world
 	mu    sync.Mutex
-	order []string // what became of machines
+	order []string // what happened to machines, in order
 }
 
 func newDebians(t *testing.T, system config.System) *debians {
@@ -69,8 +69,9 @@ func (w *debians) versions(m config.Machine) string {
 	return fmt.Sprint(d.Installed["libc6"], " ", d.Installed["linux-image"], " ", d.Installed["vim"])
 }
 
-// P03: packages are upgraded, and machines rebooted, one of the control plane and one node at a time, nodes without
-// their pods; the plan says what and why, and nothing is left to do.
+// Packages are upgraded and machines are rebooted, one control-plane machine and one node at a time, and nodes are
+// drained first. The plan shows what changes and why. Afterwards nothing is left to do.
+// Proves P03.
 func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 	w := newDebians(t, config.System{Packages: []string{"nfs-common"}, Upgrade: config.UpgradeSecurity, Reboot: true})
 	p, err := w.engine.Prepare(t.Context())
@@ -122,7 +123,7 @@ func TestSystemsAreUpgradedAndRebootedInTurn(t *testing.T) {
 	}
 }
 
-// A machine whose system asks for a reboot gets one, unless reboots are not wanted.
+// A machine whose system requires a reboot is rebooted, unless reboots are disabled.
 func TestAMachineIsRebootedWhenItsSystemAsksForIt(t *testing.T) {
 	for _, wanted := range []bool{true, false} {
 		w := newDebians(t, config.System{Reboot: wanted})
@@ -147,8 +148,8 @@ func TestAMachineIsRebootedWhenItsSystemAsksForIt(t *testing.T) {
 	}
 }
 
-// Nothing is upgraded and nothing rebooted while the window is closed, which the plan says; a window that closes in the
-// midst of a run leaves the other machines as they are.
+// While the maintenance window is closed, nothing is upgraded or rebooted, and the plan shows this. If the window
+// closes during a run, the other machines are not changed.
 func TestSystemsWaitForTheirWindow(t *testing.T) {
 	now := time.Date(2026, 11, 23, 1, 0, 0, 0, time.UTC)
 	var mu sync.Mutex
@@ -179,7 +180,7 @@ func TestSystemsWaitForTheirWindow(t *testing.T) {
 		w.hosts[m.Address].Reboot = func(*hostfake.Host) error {
 			mu.Lock()
 			defer mu.Unlock()
-			now = now.Add(40 * time.Minute) // which closes the window after two
+			now = now.Add(40 * time.Minute) // closes the window after two machines
 			w.cut(m)
 			return nil
 		}
@@ -203,7 +204,7 @@ func TestSystemsWaitForTheirWindow(t *testing.T) {
 	}
 }
 
-// Lists that are old are read anew first; what they bring is shown before it is installed.
+// Old package lists are updated first. The updates are shown before they are installed.
 func TestWhatNewListsBringIsShownFirst(t *testing.T) {
 	w := newDebians(t, config.System{Upgrade: config.UpgradeAll})
 	for _, h := range w.hosts {
@@ -228,7 +229,8 @@ func TestWhatNewListsBringIsShownFirst(t *testing.T) {
 	if got := w.versions(nodeA); got != "2.36-9+deb12u7 6.1.100-1 9.1" {
 		t.Errorf("then it has %s", got)
 	}
-	// The archive has a newer one by now than the lists say: that is no reason to install what nobody has seen.
+	// The archive has a newer version than the package lists. The run does not install it, because the user has not
+	// seen it in a plan.
 	w.hosts[nodeA.Address].Debian.Lists["vim"] = hostfake.Offer{Version: "9.2"}
 	w.hosts[nodeA.Address].Debian.Archive["vim"] = hostfake.Offer{Version: "9.3"}
 	if _, err := w.apply(); err == nil || !strings.Contains(err.Error(), "plan again") {
@@ -240,7 +242,7 @@ func TestWhatNewListsBringIsShownFirst(t *testing.T) {
 	}
 }
 
-// A pause comes after each node whose daemons start anew, but the last.
+// There is a pause after each node whose daemons restart, except the last.
 func TestThereIsAPauseBetweenMachines(t *testing.T) {
 	w := newDebians(t, config.System{Upgrade: config.UpgradeAll})
 	w.engine.Config.Roll.Pause = 50 * time.Millisecond

@@ -22,12 +22,12 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// trouble is how a machine is broken, and what is said of it.
+// trouble is a kind of failure of a machine, with its error.
 type trouble struct {
 	name   string
-	before bool // it is met before anything is changed
+	before bool // the failure occurs before any change
 	dial   func(b *broken) error
-	at     func(b *broken) error // at the write of a file, half-way
+	at     func(b *broken) error // called in the middle of the run, at the write of a file
 	says   string
 }
 
@@ -64,7 +64,8 @@ var troubles = []trouble{
 		at:   func(b *broken) error { return fmt.Errorf("disk of %s: input/output error", b.address) },
 		says: "disk of machine.%s: input/output error",
 	},
-	{name: "drops once", at: func(b *broken) error { b.once.Do(b.drop); return nil }}, // and is done by the same run
+	// the same run completes the machine
+	{name: "drops once", at: func(b *broken) error { b.once.Do(b.drop); return nil }},
 }
 
 type broken struct {
@@ -84,7 +85,7 @@ func (b *broken) drop() {
 	_ = b.conn.Close()
 }
 
-// quiet is a connection on which nothing comes while its machine is silent.
+// quiet is a connection that delivers nothing while its machine is silent.
 type quiet struct {
 	net.Conn
 	b *broken
@@ -99,7 +100,7 @@ func (q quiet) Read(p []byte) (int, error) {
 	}
 }
 
-// breaks has machines break; the returned function makes them well again.
+// breaks makes machines fail. The returned function repairs them.
 func (w *world) breaks(list map[string]*broken) (heal func()) {
 	usual := w.engine.Dial
 	for address, b := range list {
@@ -147,9 +148,10 @@ func (w *world) breaks(list map[string]*broken) (heal func()) {
 	}
 }
 
-// P02: of a thousand machines one in twenty refuses, hangs or drops. What is met before anything is changed is said of
-// each, and nothing is changed; with those skipped, all others are done in one run that says of each what is wrong with
-// it, once; and when they are well again, the next run does what is left and nothing else.
+// Of a thousand machines, one in twenty refuses, hangs or drops the connection. Failures before any change are reported
+// for each machine, and nothing is changed. If these machines are skipped, one run changes all others and reports each
+// failure once. When the machines work again, the next run completes what is left and does nothing else.
+// Proves P02.
 func TestOneMachineInTwentyIsBrokenAndTheRestIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machines := amount.Of(1000, 7*20) // 1 in 20 is broken, so that each trouble occurs
@@ -256,7 +258,7 @@ func TestOneMachineInTwentyIsBrokenAndTheRestIsDone(t *testing.T) {
 	})
 }
 
-// longApply is apply with as much time as it wants.
+// longApply is apply without a time limit.
 func (w *world) longApply() (*plan.Plan, error) {
 	p, err := w.engine.Prepare(w.t.Context())
 	if err != nil {
@@ -266,7 +268,7 @@ func (w *world) longApply() (*plan.Plan, error) {
 	return p.Plan, p.Apply(w.t.Context())
 }
 
-// reported holds an error against the machines that it is to be about: each has one line, with its own reason.
+// reported checks that an error has one line for each expected machine, with the reason.
 func (w *world) reported(err error, sick map[string]*broken, meant func(*broken) bool) {
 	w.t.Helper()
 	if err == nil {

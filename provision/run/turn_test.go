@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// operator is somebody else with a copy of the same configuration and state, on another computer.
+// operator returns an engine with a copy of the configuration and state, as on another operator's computer.
 func (w *world) operator(name string) *run.Engine {
 	w.t.Helper()
 	e := *w.engine
@@ -28,8 +28,9 @@ func (w *world) operator(name string) *run.Engine {
 	return &e
 }
 
-// P02: two operators with a copy of the configuration each, whose locks do not meet: who is second at a machine is told
-// of the first, and changes nothing there by a plan that did not know of him.
+// Two operators have separate copies of the configuration, whose locks do not conflict. The second to reach a machine
+// gets an error that names the first. It changes nothing there with a plan that was made before the first run.
+// Proves P02.
 func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"
@@ -67,13 +68,13 @@ func TestOfTwoOperatorsOneIsToldOfTheOther(t *testing.T) {
 	if now := w.hosts["machine.a"].Log; len(now) != did {
 		t.Errorf("and yet was changed: %q", now[did:])
 	}
-	if !w.mustApply().Empty() { // looked at anew, it is done
+	if !w.mustApply().Empty() { // after another plan it succeeds
 		t.Error("something is left to do")
 	}
 }
 
-// Two that apply different things at the same time, over and over: the machine is at the end what one of them declared,
-// whole.
+// Two operators apply different configurations at the same time, again and again. Each time the machine ends with the
+// complete configuration of one of them.
 func TestTwoOperatorsAtOnceLeaveWhatOneOfThemDeclared(t *testing.T) {
 	w := newWorld(t, control, nodeA)
 	w.engine.Run, w.engine.Who = "the first run", "root@first"

@@ -19,7 +19,7 @@ import (
 	"clusterctl/provision/run"
 )
 
-// release has the world's next runs be of a build of that version, of this Kubernetes.
+// release makes the next runs use a build of that version, with this Kubernetes version.
 func (w *world) release(name string) { w.releaseOf(name, version.Kubernetes) }
 
 func (w *world) releaseOf(name, kubernetes string) {
@@ -42,7 +42,7 @@ func (w *world) releaseOf(name, kubernetes string) {
 	w.engine.Bundle = files
 }
 
-// library is where a build's programs lie on machines.
+// library returns the directory of a build's programs on machines.
 func (w *world) library() string {
 	f, err := w.engine.Bundle.File(bundle.Clusterctl)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *world) library() string {
 	return host.Library + "/" + f.Digest + "/"
 }
 
-// updated is a cluster of three control planes and two nodes of release v1, and runs that have v2.
+// updated returns a cluster of three control-plane machines and two nodes with release v1. The next runs use v2.
 func updated(t *testing.T) (w *world, v1, v2 string) {
 	t.Helper()
 	w = newWorld(t, threeControl()...)
@@ -78,7 +78,7 @@ func threeControl() []config.Machine {
 	}
 }
 
-// crashes has daemons of a release be what crash says.
+// crashes makes daemons of a release behave as the function crash.
 func (w *world) crashes(library string, crash func(ctx context.Context, unit string, ended func()) error) {
 	for _, h := range w.at {
 		h.Runs = func(ctx context.Context, unit, program string, ended func()) error {
@@ -140,7 +140,7 @@ func TestAnUpdateNamesBothReleasesAndLeavesNothingOfTheFormer(t *testing.T) {
 
 func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 	for name, c := range map[string]struct {
-		unit  string // of which it is
+		unit  string // the unit that fails
 		crash func(ctx context.Context, unit string, ended func()) error
 		sick  string
 		want  string
@@ -209,7 +209,7 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 				!strings.Contains(last, c.want) {
 				t.Errorf("the next plan says of it: %q", last)
 			}
-			// What was rolled back is what was there before.
+			// After the rollback the machine is in its former state.
 			w.release("v1.0.0")
 			if p := w.mustApply(); !p.Empty() {
 				t.Errorf("not as before: %+v", plannedMachine(p, "machine.c1"))
@@ -220,7 +220,7 @@ func TestABuildThatDoesNotWorkIsRolledBackAndStopsTheRun(t *testing.T) {
 
 func TestANodeThatIsNotReadyWithTheNewReleaseIsRolledBack(t *testing.T) {
 	w, v1, _ := updated(t)
-	w.live.kubelets = map[string]string{"a": "v1.36.0"} // that of the new kubelet never gets there
+	w.live.kubelets = map[string]string{"a": "v1.36.0"} // the new kubelet never reports its version
 	_, err := w.apply()
 	if !errors.As(err, new(*run.RolledBack)) || !strings.Contains(err.Error(), "its node has Kubernetes v1.36.0") {
 		t.Fatal(err)
@@ -258,12 +258,12 @@ func TestAnUpdateThatWasKilledGoesOnAndCanStillBeRolledBack(t *testing.T) {
 		if strings.Contains(
 			what,
 			"restart kube-controller-manager",
-		) { // the run's process, and its agent with it, are gone
+		) { // the run's process and its agent have ended
 			return killed
 		}
 		return nil
 	}
-	// The roll-back is killed as well.
+	// The rollback is interrupted as well.
 	c1.Runs = func(_ context.Context, _, program string, _ func()) error {
 		if strings.HasPrefix(program, v1) {
 			return killed

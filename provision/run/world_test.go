@@ -25,7 +25,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// world is machines in memory, reached by agents that speak the real protocol.
+// world contains machines in memory, reached through agents with the real protocol.
 type world struct {
 	t      testing.TB
 	hosts  map[string]*hostfake.Host // by address of the block
@@ -36,7 +36,7 @@ type world struct {
 	wait   sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[netip.Addr][]net.Conn // of agents
+	conns map[netip.Addr][]net.Conn // connections of agents
 }
 
 type fakeLive struct {
@@ -44,29 +44,29 @@ type fakeLive struct {
 	drained []string
 	gone    []string
 	ended   []state.Object
-	planned []plan.Object   // what Plan finds
-	events  []plan.Object   // what Apply says
-	says    [][]plan.Object // what each Apply says besides, in its turn
-	refused error           // what Plan answers
-	refuses []error         // what each Apply answers in its turn, and nothing when they are through
+	planned []plan.Object   // the result of Plan
+	events  []plan.Object   // the events of Apply
+	says    [][]plan.Object // additional events of each call of Apply
+	refused error           // the error of Plan
+	refuses []error         // the error of each call of Apply; no error after the last
 
-	objects []state.Object   // what is declared
-	before  [][]state.Object // what each Apply was told of that was applied before
+	objects []state.Object   // the declared objects
+	before  [][]state.Object // the previously applied objects that each call of Apply received
 
-	inventories []inventory.Inventory // what each Apply was told of machines
+	inventories []inventory.Inventory // the inventory that each call of Apply received
 
-	ready    map[string]string // nodes
-	kubelets map[string]string // versions of theirs; this release's where there is none
-	provided map[string]string // provider IDs
+	ready    map[string]string // ready status of nodes
+	kubelets map[string]string // kubelet versions of nodes; default: this release's
+	provided map[string]string // provider IDs of nodes
 	cordoned map[string]bool
-	stuck    error // what draining gives
+	stuck    error // the error of draining
 
-	order    []string // what was done to nodes
-	labelled []string // nodes that an Apply was about
+	order    []string // the operations on nodes
+	labelled []string // nodes for which Apply was called
 	admitted int      // number of calls of AdmitReplicas
 	dropped  int      // number of calls of DropFormerRights
 
-	applied chan struct{} // closed when something is applied, if a test wants to know
+	applied chan struct{} // if not nil, closed when something is applied
 }
 
 func (l *fakeLive) Plan(context.Context, *config.Cluster, []state.Object) ([]plan.Object, []state.Object, error) {
@@ -292,7 +292,7 @@ func (w *world) dial(_ context.Context, m config.Machine) (run.Agent, error) {
 	return agent.NewClient(near), nil
 }
 
-// cut ends all connections to a machine.
+// cut closes all connections to a machine.
 func (w *world) cut(m config.Machine) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -302,7 +302,7 @@ func (w *world) cut(m config.Machine) {
 	w.conns[m.IP] = nil
 }
 
-// apply runs everything and returns the plan that was carried out.
+// apply runs everything and returns the plan that was applied.
 func (w *world) apply() (*plan.Plan, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -7,12 +7,13 @@ import (
 	"testing"
 )
 
-// Whoever has changed something is answered by a write that began afterwards, whatever number of others come meanwhile.
+// A caller that has changed something waits for a write that began afterwards, regardless of the number of other
+// callers.
 func TestAWriteHasAllThatWasChangedBeforeItBegan(t *testing.T) {
 	var s saves
 	var mu sync.Mutex
 	changed, writes := 0, 0
-	written := 0 // of the changes
+	written := 0 // number of written changes
 	release, under := make(chan struct{}), make(chan struct{})
 	write := func() error {
 		mu.Lock()

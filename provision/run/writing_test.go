@@ -9,8 +9,9 @@ import (
 	"clusterctl/tests/amount"
 )
 
-// A write of the state takes as long as there are machines in it, so that many machines are written down together: were
-// it each alone, or each time as many as are worked on, writing would grow with the square of the machines.
+// Writing the state takes time proportional to its number of machines, so many machines are recorded in one write. One
+// write for each machine, or for each group of parallel machines, would make the total time grow with the square of the
+// machines.
 func TestTheStateIsWrittenForManyMachinesTogether(t *testing.T) {
 	machines, most := amount.Of(400, 100), int64(30)
 	declared := []config.Machine{control}
@@ -40,7 +41,7 @@ func TestTheStateIsWrittenForManyMachinesTogether(t *testing.T) {
 	}
 }
 
-// With few machines each is written down as soon as it is done.
+// With few machines, each is recorded immediately after its change.
 func TestAMachineThatIsDoneIsWrittenDownWhenAnotherFails(t *testing.T) {
 	w := newWorld(t, control, nodeA, nodeB)
 	w.hosts[nodeB.Address].Before = func(op string) error {

@@ -34,8 +34,8 @@ func TestAClusterThatIsNotThereYetIsEncryptedAtOnce(t *testing.T) {
 	}
 }
 
-// No server writes with a key before all can read with it, and none loses a key before
-// nothing is stored that it wrote.
+// No server encrypts with a key before all servers can decrypt with it. No server loses a key while stored values
+// depend on it.
 func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
 	var e state.Encryption
 	for _, move := range []struct {
@@ -43,7 +43,7 @@ func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
 		write, leaves string
 		added, after  []string
 	}{
-		// of a cluster that had none
+		// The cluster had no key before.
 		{want("secretbox", "1", "secrets"), "secretbox:v1:1", "", []string{"secretbox:v1:1"},
 			[]string{"secretbox:v1:1"}},
 		{want("secretbox", "2", "secrets", "configmaps"), "secretbox:v1:2", "",
@@ -69,7 +69,7 @@ func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
 		if e.Write != move.write || !slices.Equal(ids(e), move.added) || leaving != move.leaves {
 			t.Errorf("switched: %+v", e)
 		}
-		e.Switch(move.want) // as a run that goes on where another was cut off
+		e.Switch(move.want) // as a run that continues an interrupted one
 		if e.Drop(); !slices.Equal(ids(e), move.after) || !e.Settled(move.want) {
 			t.Errorf("dropped: %+v", e)
 		}
@@ -80,7 +80,7 @@ func TestAKeyIsReadWithBeforeItIsWrittenWithAndAfter(t *testing.T) {
 	}
 }
 
-// A plugin has its keys itself, and may come to be at another socket.
+// A KMS plugin keeps its own keys, and its socket can change.
 func TestAPluginsKeyIsNotKeptInTheState(t *testing.T) {
 	var e state.Encryption
 	w := want("kms", "vault", "secrets")

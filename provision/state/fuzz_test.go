@@ -12,7 +12,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// FuzzRead reads state files whose keys can be opened: what is read can be gone on with, or is an error.
+// FuzzRead parses state files with keys that can be decrypted. A file gives a usable state or an error.
 func FuzzRead(f *testing.F) {
 	store := state.Store{
 		Dir:    f.TempDir(),

@@ -9,7 +9,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P04: what is handed out at the same time, and after a write that was cut off, is all known.
+// Kubeconfigs that are issued at the same time, and after an interrupted write, are all recorded.
+// Proves P04.
 func TestWhoWasGivenAKubeconfigIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	if list, err := state.HandedOut(dir); err != nil || len(list) != 0 {

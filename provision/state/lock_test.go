@@ -13,7 +13,7 @@ import (
 
 const lockFolderEnv = "CLUSTERCTL_TEST_LOCK"
 
-// TestHolder is the process that the next test kills; by itself it locks and lets go.
+// TestHolder is the process that the next test kills. When it runs by itself, it takes and releases the lock.
 func TestHolder(t *testing.T) {
 	dir, held := os.Getenv(lockFolderEnv), true
 	if dir == "" {
@@ -32,7 +32,8 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// P02: after a run was killed the next one does not wait until its lease has expired.
+// After a run was killed, the next one takes the lock without waiting for its expiration.
+// Proves P02.
 func TestTheLockOfAKilledProcessIsTakenOverAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	c := exec.Command(os.Args[0], "-test.run=^TestHolder$")

@@ -20,7 +20,8 @@ func authorities() (map[string]certs.Pair, error) {
 	return map[string]certs.Pair{certs.ClusterCA: p}, err
 }
 
-// P04: private keys are never in plain text in a state file.
+// Private keys are never in plain text in a state file.
+// Proves P04.
 func TestKeysAreSealedAndComeBack(t *testing.T) {
 	for name, sealer := range map[string]state.Sealer{
 		"key file":   {KeyFile: filepath.Join(t.TempDir(), "clusterctl", "age.key")},
@@ -97,8 +98,10 @@ func TestALockOfADeadRunExpires(t *testing.T) {
 	}
 }
 
-// P02: of two operators with a folder that both have, the one whose clock is ahead takes no lock of the other that is
-// alive, and one whose clock was ahead is not waited for after it has died.
+// Two operators share a folder, and their clocks differ. The operator whose clock is ahead does not take the lock of
+// the other, whose recorded expiration has passed. A lock with an expiration far in the future is taken over when its
+// file is no longer renewed.
+// Proves P02.
 func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
 	dir := t.TempDir()
 	at := filepath.Join(dir, "lock.json")
@@ -126,8 +129,9 @@ func TestALockIsNotJudgedByTheClocksOfOperators(t *testing.T) {
 	}
 }
 
-// P02: who can no longer say that it holds the lock, since the folder is not there any more, has lost it by the time
-// when another may take it.
+// If the lock can no longer be renewed, because the folder is not available, it counts as lost by the time when another
+// run may take it.
+// Proves P02.
 func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -138,7 +142,7 @@ func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
 		at := filepath.Join(dir, "lock.json")
 		if err := errors.Join(os.Remove(at), os.Mkdir(at, 0o700),
 			os.WriteFile(filepath.Join(at, "x"), nil, 0o600)); err != nil {
-			// neither read nor written
+			// The lock can be neither read nor written.
 			t.Fatal(err)
 		}
 		if err := l.Held(); err != nil {
@@ -155,7 +159,8 @@ func TestALockThatCannotBeRenewedIsLost(t *testing.T) {
 	})
 }
 
-// P02: a process that stood still while another run took the lock, worked and ended, writes nothing when it goes on.
+// A suspended process resumes after another run took the lock, worked and ended. It writes nothing.
+// Proves P02.
 func TestWhoHasLostTheLockWritesNothing(t *testing.T) {
 	for name, takenOver := range map[string]bool{"another holds it": true, "another has held it": false} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// P02: the next run says where an interrupted one was.
+// The next run reports how far an interrupted one came.
+// Proves P02.
 func TestAJournalSaysWhereItsRunWas(t *testing.T) {
 	at := time.Date(2026, 3, 1, 10, 31, 0, 0, time.UTC)
 	begun := Entry{Time: at, Outcome: Begun, Note: "Plan: 2 to change"}

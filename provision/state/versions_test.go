@@ -10,7 +10,8 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P02: whatever a run makes of the state, the ten from before the last runs are there, and can be put back.
+// The states before each of the last ten runs are kept, and can be restored.
+// Proves P02.
 func TestTheStatesBeforeTheLastTenRunsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	store := state.Store{Dir: filepath.Join(dir, "state"), Sealer: state.Sealer{KeyFile: filepath.Join(dir, "age.key")}}
@@ -33,7 +34,7 @@ func TestTheStatesBeforeTheLastTenRunsAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if run == 1 { // the first of those that are kept
+		if run == 1 { // the oldest of those that are kept
 			first = text
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// A strict umask at the first apply, by an earlier release, keeps daemons with users of their own from running.
+// A strict umask at the first apply of an earlier release made directories unreadable for daemons with their own users.
 func TestPermissionsOnTheWayToAProgramAreRepaired(t *testing.T) {
 	binary := &step.Binary{Name: "clusterctl", Digest: "d", Size: 1, Link: "/usr/local/bin/clusterctl"}
 	for _, path := range []string{host.Library, host.Library + "/d", binary.Target()} {

@@ -9,8 +9,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P07: a kernel setting gets back what it was before it was changed from here, also after several changes; one that
-// somebody has set since stays.
+// A kernel setting gets back the value from before clusterctl changed it, also after several changes. If another
+// program has set it since, it stays.
+// Proves P07.
 func TestKernelSettingsArePutBack(t *testing.T) {
 	h := &hostfake.Host{}
 	put := func(name, value string) {
@@ -30,7 +31,7 @@ func TestKernelSettingsArePutBack(t *testing.T) {
 	given := map[string]string{"net.ipv4.ip_forward": "1", "kernel.panic": "10", "vm.overcommit_memory": "1"}
 	put("net.ipv4.ip_forward", "0")
 	put("kernel.panic", "0")
-	put("vm.overcommit_memory", "1") // as it is wanted: nothing is changed, nothing put back
+	put("vm.overcommit_memory", "1") // already the wanted value: it is neither changed nor restored
 	set := func() {
 		t.Helper()
 		for name, value := range given {
@@ -45,7 +46,7 @@ func TestKernelSettingsArePutBack(t *testing.T) {
 		}
 	}
 	set()
-	put("net.ipv4.ip_forward", "5") // by hand, and put right by the next apply
+	put("net.ipv4.ip_forward", "5") // by hand; the next apply corrects it
 	set()
 	put("kernel.panic", "7") // by hand
 	back := &step.FormerSysctls{Given: given}

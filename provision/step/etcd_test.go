@@ -8,12 +8,12 @@ import (
 	"clusterctl/provision/step"
 )
 
-// unreadable is a machine whose disk does not say what is in a directory.
+// unreadable is a machine whose disk fails when a directory is listed.
 type unreadable struct{ *hostfake.Host }
 
 func (unreadable) List(string) ([]string, error) { return nil, errors.New("input/output error") }
 
-// A member would be removed from the store, and joined anew without its data.
+// Otherwise a member would be removed from etcd, and would join again without its data.
 func TestAMemberWhoseDiskCannotBeReadDoesNotJoinAnew(t *testing.T) {
 	join := &step.EtcdJoin{Name: "one", PeerURL: "https://10.0.0.1:2380", DataDir: "/var/lib/etcd"}
 	if changes, err := step.Check(t.Context(), unreadable{&hostfake.Host{}}, []step.Step{join}); err == nil {

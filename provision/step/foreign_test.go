@@ -96,7 +96,7 @@ func TestAProgramThatOthersMayWriteIsRefused(t *testing.T) {
 	}
 }
 
-// A plan for a new machine finds no fault with a program that its packages bring.
+// A plan for a new machine does not report a missing program if a package installs it.
 func TestAProgramMayComeWithAPackage(t *testing.T) {
 	h := &hostfake.Host{Debian: &hostfake.Debian{Installed: map[string]string{"ecr": "1"}}}
 	put(t, h, "/usr/bin/dpkg-query", "x", 0o755, 0)

@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// alone is a machine to which some others do not answer.
+// alone is a machine that some servers do not answer.
 type alone struct {
 	host.Host
 	silent string

@@ -9,8 +9,9 @@ import (
 	"clusterctl/provision/step"
 )
 
-// P02: a file that a server reads by itself restarts nothing, and is applied when the server
-// says that it uses it.
+// A change of a file that a server reloads by itself restarts nothing. It counts as applied when the server reports
+// that it uses the file.
+// Proves P02.
 func TestAFileThatIsReadAgainIsInUse(t *testing.T) {
 	h := &hostfake.Host{}
 	s := &step.Reread{Path: "/etc/a.yaml", URL: "https://10.0.0.1:6443/readyz/a-config", Unit: "kube-apiserver"}
@@ -22,7 +23,7 @@ func TestAFileThatIsReadAgainIsInUse(t *testing.T) {
 		}
 	}
 	h.Sick = map[string]error{s.URL: errors.New("it answers 500")}
-	check(&step.Walk{}, "") // it is not there yet
+	check(&step.Walk{}, "") // the file does not exist yet
 	if err := h.WriteFile(s.Path, strings.NewReader("a"), 0o600, 0, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// restarting is a machine on which systemd is about to start a unit again, a few looks long.
+// restarting is a machine on which systemd is about to restart a unit, for a few reads of its state.
 type restarting struct {
 	host.Host
 	looks int
@@ -38,12 +38,12 @@ func TestAUnitThatIsOnItsWayUpIsWaitedForAndNotPlanned(t *testing.T) {
 	}
 }
 
-// P05: a unit that waits for what it cannot reach with the credentials that it began with is begun anew when it has
-// others.
+// A starting unit that waits with credentials which have changed since it started is restarted.
+// Proves P05.
 func TestAUnitThatIsStartingWithFormerFilesIsStartedAnew(t *testing.T) {
 	for _, c := range []struct{ was, file, want string }{
 		{"activating", "new", "restart x.service"},
-		{"activating", "", "start x.service"}, // it is on its way with what there is
+		{"activating", "", "start x.service"}, // it starts with the present files
 		{"deactivating", "new", "restart x.service"},
 		{"failed", "new", "start x.service"},
 		{"inactive", "", "start x.service"},

@@ -14,7 +14,7 @@ import (
 	"clusterctl/provision/step"
 )
 
-// The law of steps: after Apply, Check finds nothing, whatever was there before.
+// The law of steps: after Apply, Check finds nothing, whatever the state of the machine was before.
 func TestAfterApplyCheckFindsNothing(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {
@@ -68,7 +68,7 @@ func TestAfterApplyCheckFindsNothing(t *testing.T) {
 	})
 }
 
-// A run that is cut off between a file and its unit's restart restarts it the next time.
+// If a run is interrupted between a change of a file and the restart of its unit, the next run restarts the unit.
 func TestAUnitRestartsForAFileThatChangedInAnEarlierRun(t *testing.T) {
 	h := &hostfake.Host{}
 	file := &step.File{Path: "/etc/x", Content: []byte("1")}
@@ -90,7 +90,7 @@ func TestAUnitRestartsForAFileThatChangedInAnEarlierRun(t *testing.T) {
 	}
 }
 
-// A unit that runs as it should, and only would not start with the machine, is not disturbed.
+// A unit that runs correctly, but is not enabled at boot, is enabled without a restart.
 func TestEnablingAUnitDoesNotRestartIt(t *testing.T) {
 	h := &hostfake.Host{}
 	steps := []step.Step{
@@ -116,7 +116,7 @@ func TestEnablingAUnitDoesNotRestartIt(t *testing.T) {
 	}
 }
 
-// Taking the removed lines out of one text and the added out of the other leaves the same.
+// Removing the removed lines from one text and the added lines from the other gives the same text.
 func TestLinesSayExactlyWhatDiffers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		line := rapid.SampledFrom([]string{"a", "b", "c", "d"})

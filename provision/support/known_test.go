@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A sensitive value of the configuration is hidden however what stands around it is written.
+// A sensitive value of the configuration is hidden in every encoding of the text around it.
 func TestKnownValuesAreHiddenHoweverTheyAreWritten(t *testing.T) {
 	long := "user = admin\n\tpass = \"swordfish\"\n{\nlast <line>\n"
 	phrase := strings.Repeat("correct horse battery staple ", 6) + "it's"
@@ -49,7 +49,7 @@ func TestKnownValuesAreHiddenHoweverTheyAreWritten(t *testing.T) {
 	}
 }
 
-// A short value is no reason to hide parts of words, of numbers and of paths.
+// A short value is hidden only if it stands alone, and not as a part of words, numbers and paths.
 func TestShortValuesAreHiddenOnlyWhole(t *testing.T) {
 	known := NewKnown([]string{"4711x", "web"})
 	for text, want := range map[string]string{

@@ -20,7 +20,7 @@ var (
 		"connectionstring",
 	}
 	secretParts = []string{"key", "keys", "pass", "pwd", "pw", "pin", "dsn", "cookie"}
-	// Names with these last parts hold a place or a time, and no secret.
+	// plainParts are last parts of names that contain a place or a time, and no secret.
 	plainParts = []string{
 		"file",
 		"path",

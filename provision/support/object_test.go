@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Values that stand next to names which speak of secrets are hidden, and what an object is made of stays.
+// Values with names that indicate secrets are hidden, and the structure of an object stays.
 func TestObjectsAreWithoutSecrets(t *testing.T) {
 	var o map[string]any
 	if err := yaml.Unmarshal([]byte(`
@@ -85,7 +85,7 @@ func TestArgumentsWithAPasswordAreHidden(t *testing.T) {
 	}
 }
 
-// Passwords are also hidden where a program and its arguments are items of a list and not one command line.
+// Passwords are also hidden if a program and its arguments are items of a list, and not one command line.
 func TestPasswordsOfShortFlagsAreHiddenInLists(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"mysqladmin ping -phunter2", "mysqladmin ping -p(hidden)"},

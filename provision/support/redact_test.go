@@ -9,7 +9,7 @@ import (
 	"clusterctl/certs"
 )
 
-// Nothing that looks like a secret leaves a machine, whatever it stands in.
+// Text that looks like a secret is hidden before it leaves a machine, in any context.
 func TestSecretsAreHidden(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"clusterctl/provision/host/hostfake"
 )
 
-// A machine says the versions of what it has, wherever it comes from, and is not asked for what it has not.
+// A machine reports the versions of its programs in all directories. Missing programs are not run.
 func TestVersionsAreOfProgramsThatAreThere(t *testing.T) {
 	h := &hostfake.Host{}
 	for _, p := range []string{"/usr/bin/containerd", "/usr/sbin/runc", "/usr/local/bin/etcd"} {

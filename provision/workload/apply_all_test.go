@@ -17,7 +17,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// crowd is an API with n config maps that are as declared, which counts what it is asked.
+// crowd returns an API with n config maps that are as declared, which counts its requests.
 func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func() map[string]int) {
 	var there []runtime.Object
 	c = &config.Cluster{Name: "home"}
@@ -73,8 +73,8 @@ func crowd(n int) (l *Live, c *config.Cluster, before []state.Object, asked func
 	}
 }
 
-// Many objects cost a list, and a dry run each; when the same run applies them, only those that differ are asked about
-// again.
+// Many objects cost one list, and a dry run for each. When the same run applies them, only those that differ are
+// requested again.
 func TestManyObjectsAreListedAndTriedOnce(t *testing.T) {
 	const n = 100
 	l, c, before, asked := crowd(n)
@@ -97,7 +97,7 @@ func TestManyObjectsAreListedAndTriedOnce(t *testing.T) {
 	}
 }
 
-// A webhook, or somebody else, may have changed an object since it was compared: then it is compared anew.
+// A webhook or another client may have changed an object since it was compared. Then it is compared again.
 func TestAnObjectThatChangedSinceThePlanIsComparedAgain(t *testing.T) {
 	l, c, before, asked := crowd(20)
 	if _, _, err := l.Plan(t.Context(), c, before); err != nil {
@@ -124,8 +124,8 @@ func TestAnObjectThatChangedSinceThePlanIsComparedAgain(t *testing.T) {
 	}
 }
 
-// What goes at the same time is told in the order of the configuration, and what is no longer declared goes at the same
-// time too.
+// Results of parallel applies are reported in the order of the configuration. Objects that are no longer declared are
+// deleted in parallel, too.
 func TestObjectsThatAreAppliedAtOnceAreToldInOrder(t *testing.T) {
 	const n = 60
 	l, c, before, asked := crowd(n)

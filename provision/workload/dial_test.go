@@ -18,8 +18,9 @@ import (
 	"clusterctl/certs"
 )
 
-// S10: one API server that hangs, and whose machine goes on accepting connections, is passed over; so is one that
-// falls silent while it is asked.
+// The client skips an API server that hangs while its machine still accepts connections. It also skips one that stops
+// answering during a request.
+// Proves S10.
 func TestAServerThatHangsIsPassedOver(t *testing.T) {
 	ca, err := certs.NewCA("kubernetes", 0, time.Now())
 	if err != nil {
@@ -46,7 +47,7 @@ func TestAServerThatHangsIsPassedOver(t *testing.T) {
 	if _, err := client.ServerVersion(); err != nil {
 		t.Fatalf("with another one that has fallen silent: %v", err)
 	}
-	// Waiting for the client's time-out, half a minute, would be no finding of a living server.
+	// Waiting for the client's timeout of half a minute would not prove that it found a working server.
 	if took := time.Since(began); took > 25*time.Second {
 		t.Errorf("it took %s", took)
 	}
@@ -79,7 +80,7 @@ func TestOfServersThatAllRefuseEachIsNamed(t *testing.T) {
 	}
 }
 
-// apiServer tells its version, and nothing else.
+// apiServer starts a server that only answers its version.
 func apiServer(t *testing.T, ca certs.Pair) (address string) {
 	t.Helper()
 	own, err := certs.Issue(ca, certs.APIServer("cluster.local", "10.96.0.1", []string{"127.0.0.1"}), time.Now())
@@ -101,8 +102,7 @@ func apiServer(t *testing.T, ca certs.Pair) (address string) {
 	return server.Listener.Addr().String()
 }
 
-// gate accepts connections and passes them on until it is told to be silent; without a target it is silent from the
-// beginning.
+// gate accepts connections and forwards them until it is silenced. Without a target it is silent from the beginning.
 type gate struct {
 	address string
 	mu      sync.Mutex
@@ -144,7 +144,7 @@ func newGate(t *testing.T, target string) *gate {
 		stop()
 		_ = l.Close()
 		g.mu.Lock()
-		g.ended = true // also for what is being accepted
+		g.ended = true // also for connections that are being accepted
 		for _, c := range g.conns {
 			_ = c.Close()
 		}
@@ -175,7 +175,7 @@ func (g *gate) passed() int {
 	return g.through
 }
 
-// gated loses what is written while the gate is silent.
+// gated drops writes while the gate is silent.
 type gated struct {
 	g  *gate
 	to io.Writer

@@ -10,8 +10,9 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-// S22: of a machine that was installed anew, the cluster knows who it is before its kubelet starts, and the Node of the
-// former is gone. A Node that is the machine's own, or of another cloud, or nobody's yet, stays.
+// When a machine was reinstalled, the cluster receives its new identity before its kubelet starts, and the former Node
+// is deleted. A Node that is the machine's own, belongs to another cloud or has no provider ID stays.
+// Proves S22.
 func TestANodeOfAFormerMachineIsDeletedAndTheInventoryKnowsTheNewOne(t *testing.T) {
 	now := inventory.Machine{
 		ProviderID: "clusterctl://home/new",

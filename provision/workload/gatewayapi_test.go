@@ -11,7 +11,9 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// S32: the kinds of Gateway API come with the cluster that asks for them, and stay; a program without them says so.
+// The kinds of Gateway API are installed with a cluster that enables them, and stay. A program that lacks them reports
+// this.
+// Proves S32.
 func TestGatewayAPIComesWithTheClusterThatAsksForIt(t *testing.T) {
 	names := func(in *config.Ingress) (list []string, err error) {
 		all, err := workload.Objects(&config.Cluster{Name: "c", Ingress: in})

@@ -11,8 +11,8 @@ import (
 	"clusterctl/hcl/config"
 )
 
-// The ingress proxies of machines that are still to be updated go on making services for Gateways until the last one
-// is.
+// The ingress proxies of machines that are not yet updated keep the right to create services for Gateways until the
+// last one is updated.
 func TestIngressProxiesOfFormerReleasesMakeServicesUntilTheyAreUpdated(t *testing.T) {
 	subjects := func(former bool) []any {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 	"clusterctl/provision/support"
 )
 
-// Without a majority of the store nothing can be listed: that is said, and said once.
+// Without a majority of etcd nothing can be listed. This is reported once.
 func TestKindsThatCannotBeListedAreNamedOnce(t *testing.T) {
 	l, client := fakeLive(
 		item("v1", "Node", "", "n", map[string]any{"spec": map[string]any{"providerID": "hunter2hunter2"}}),

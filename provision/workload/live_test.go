@@ -81,7 +81,9 @@ func ending(phase string) *unstructured.Unstructured {
 	return p
 }
 
-// P07: the kubelet writes that a pod has ended before it unmounts its volumes.
+// A drain waits until pods are deleted, because the kubelet sets the phase of an ended pod before it unmounts its
+// volumes.
+// Proves P07.
 func TestDrainWaitsUntilTheObjectsOfEndedPodsAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := fakeLive(item("v1", "Node", "", "n", nil), ending("Failed"))
@@ -133,7 +135,8 @@ func declared(address string, line int, o *unstructured.Unstructured) config.Obj
 	return config.Object{Address: address, Content: o.Object, Source: config.Source{File: "app.hcl", Line: line}}
 }
 
-// P05: all that the API refuses is known while planning; what waits for the same plan is not refused.
+// A plan finds all objects that the API refuses. Objects that depend on others of the same plan are not reported.
+// Proves P05.
 func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 	l, client := fakeLive()
 	client.PrependReactor("patch", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -193,8 +196,9 @@ func TestPlanNamesEverythingThatTheAPIRefuses(t *testing.T) {
 	}
 }
 
-// P07: an object that somebody else has made is neither changed nor remembered until an import block says so; what was
-// applied before, and what the cluster makes of its own accord, is.
+// An object that another client created is neither changed nor recorded without an import block. Objects that were
+// applied before, and those that the cluster creates by itself, are taken over.
+// Proves P07.
 func TestWhatSomebodyElseHasMadeIsTakenOverOnlyWhenThatIsWritten(t *testing.T) {
 	by := func(name, manager, subresource string) *unstructured.Unstructured {
 		o := item("v1", "ConfigMap", "default", name, map[string]any{"data": map[string]any{"is": "theirs"}})
@@ -295,7 +299,7 @@ func TestAnAPIThatIsNotWellRefusesNothing(t *testing.T) {
 	}
 }
 
-// hooked is an API on which a webhook that is dead is asked about one object.
+// hooked returns an API with a failing webhook for one object.
 func hooked(t *testing.T) (*Live, *[]string) {
 	l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))
 	var written []string
@@ -320,7 +324,8 @@ func ours(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	return o
 }
 
-// P05: an object that a dead webhook keeps from being written is named, and the others are applied all the same.
+// An object that a failing webhook keeps from being written is named, and the others are applied.
+// Proves P05.
 func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, written := hooked(t)
@@ -363,14 +368,15 @@ func TestWhatADeadWebhookKeepsOutIsNamedAndTheOthersAreApplied(t *testing.T) {
 		}
 		if len(
 			applied,
-		) != 4 { // with the DNS service; the state names also what was refused, which may be there from before
+		) != 4 { // with the DNS service; the state also has refused objects, which may exist from before
 			t.Errorf("applied are %v", applied)
 		}
 	})
 }
 
-// P05: what was applied and is no longer declared goes whoever wrote its labels; what somebody else has made anew
-// stays, and the plan says so.
+// An object that was applied and is no longer declared is deleted, even if another client changed its labels. An object
+// that another client has recreated stays, and the plan reports this.
+// Proves P05.
 func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	charts := ours("v1", "ConfigMap", "default", "charts")
 	charts.SetLabels(map[string]string{ManagedByLabel: "Helm"})
@@ -427,8 +433,9 @@ func TestWhatAPlanCallsRemovedIsRemoved(t *testing.T) {
 	}
 }
 
-// P05: a declared object that is being deleted is not there to stay: the plan says that a new one is made, and applying
-// waits until the old one is gone.
+// A declared object that is being deleted counts as missing: the plan reports that it is created, and apply waits until
+// the old one is gone.
+// Proves P05.
 func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		going := ours("v1", "Namespace", "", "shop")
@@ -487,8 +494,8 @@ func TestWhatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	})
 }
 
-// P07: a drain does not wait for pods that nobody ends: those of a node that is gone, or of whose kubelet nothing has
-// been heard.
+// A drain does not wait for pods that no kubelet ends: those of a node that is gone, or whose kubelet does not report.
+// Proves P07.
 func TestDrainDoesNotWaitForPodsOfANodeThatIsGone(t *testing.T) {
 	for status, waits := range map[string]bool{"Unknown": false, "False": true, "True": true} {
 		synctest.Test(t, func(t *testing.T) {

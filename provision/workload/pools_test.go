@@ -10,8 +10,8 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// What is applied of pools is what the controller reads. Where there never was one there is nothing, and that there are
-// none any more is said: a ConfigMap that is missing says nothing.
+// Pools are applied in the format that the controller reads. A cluster that never had pools has no ConfigMap. If all
+// pools were removed, the ConfigMap states this, because a missing ConfigMap has no meaning.
 func TestPoolsBecomeAConfigMap(t *testing.T) {
 	off := false
 	c := &config.Cluster{Name: "home"}

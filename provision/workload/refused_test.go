@@ -17,9 +17,10 @@ import (
 	"clusterctl/provision/state"
 )
 
-// P05: what is refused because of what the same run makes after it, or takes away last, is tried again then: a service
-// that is renamed and keeps its node port, and a configuration whose webhook comes later in the list. What is refused
-// for good is said once.
+// Objects that are refused because of later objects of the same run, or because of objects that are deleted last, are
+// tried again then. Examples are a renamed service that keeps its node port, and an object whose webhook comes later in
+// the list. An object that is finally refused is reported once.
+// Proves P05.
 func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, client := fakeLive(ours("v1", "ConfigMap", "default", "old"))
@@ -65,7 +66,7 @@ func TestWhatIsRefusedOnlyUntilTheRestIsDoneIsApplied(t *testing.T) {
 		if len(applied) != 6 { // with the DNS service
 			t.Errorf("applied are %v", applied)
 		}
-		// A wave that waits for another begins when what was refused of that has been taken after all.
+		// A wave that depends on another begins after the refused objects of the other were accepted.
 		c.Objects = c.Objects[1:2]
 		c.Objects[0].Block = "object.early"
 		delete(there, "early")

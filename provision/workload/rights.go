@@ -26,9 +26,9 @@ var (
 )
 
 // AdmitReplicas adds the groups of the daemons' users, which differ from machine to machine, to the bindings of
-// config.FormerUsers. API servers of the former release have no other rights for these users, and a machine that is
-// rolled back runs daemons of the former release with the new credentials. DropFormerRights deletes the bindings. A
-// daemon's group and its former user have the same name.
+// config.FormerUsers. API servers of the former release have no other rights for these users. A machine that is rolled
+// back runs daemons of the former release with the new credentials. DropFormerRights deletes the bindings. A daemon's
+// group and its former user have the same name.
 func (l *Live) AdmitReplicas(ctx context.Context) error {
 	for _, name := range config.FormerUsers {
 		for _, bindings := range l.bindings() {

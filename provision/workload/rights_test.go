@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestRightsOfUsersOfFormerReleasesAreRemoved also checks that bindings of the same names that an API server did not
-// create stay. Proves S12.
+// TestRightsOfUsersOfFormerReleasesAreRemoved also checks that bindings with the same names stay if an API server did
+// not create them.
+// Proves S12.
 func TestRightsOfUsersOfFormerReleasesAreRemoved(t *testing.T) {
 	made := func(kind, namespace, name string) *unstructured.Unstructured {
 		o := item("rbac.authorization.k8s.io/v1", kind, namespace, name, nil)

@@ -23,9 +23,9 @@ import (
 
 // settled caches which objects were as declared at their last comparison. An object needs no dry run if its declaration
 // and its live version are the same as then. A file keeps the results for the next run, in which the API may behave
-// differently. So nothing is kept if there are webhooks or admission policies, if the version of the API server
-// changes, and for kinds that are defined in the cluster. Secrets are left out, since not even a digest of their
-// content may be stored.
+// differently. So nothing is kept if there are webhooks or admission policies, or if the version of the API server
+// changes. Nothing is kept for kinds that are defined in the cluster. Secrets are left out, because not even a digest
+// of their content may be stored.
 type settled struct {
 	path    string                         // path of the file; empty means that nothing is kept
 	version func() (git string, err error) // version of the API server

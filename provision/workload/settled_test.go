@@ -12,8 +12,8 @@ import (
 	"clusterctl/provision/plan"
 )
 
-// A run tries nothing that the one before it found to be as declared, unless something that decides what comes of it
-// has changed since.
+// A run does not dry-run objects that the previous run found as declared, unless something that affects the result has
+// changed since.
 func TestWhatIsAsItWasIsNotTriedAgain(t *testing.T) {
 	const n = 20
 	update := func(t *testing.T, l *Live, o *unstructured.Unstructured) {
@@ -68,7 +68,7 @@ func TestWhatIsAsItWasIsNotTriedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, c, before, asked := crowd(n)
 			path := filepath.Join(t.TempDir(), "settled.json")
-			begin := func() *Live { // as another process does
+			begin := func() *Live { // as in a new process
 				l := &Live{dynamic: l.dynamic, mapper: l.mapper}
 				l.Remember(path)
 				l.settled.version = func() (string, error) { return "v1", nil }
@@ -96,7 +96,7 @@ func TestWhatIsAsItWasIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// Of secrets nothing is kept, and what was just written is as declared.
+// The cache contains nothing of secrets. An object that was just written counts as declared.
 func TestWhatIsKeptOfObjects(t *testing.T) {
 	l, c, before, asked := crowd(1)
 	l.Remember(filepath.Join(t.TempDir(), "settled.json"))

@@ -25,7 +25,8 @@ func inWait(reason, message string) map[string]any {
 	return map[string]any{"waiting": map[string]any{"reason": reason, "message": message}}
 }
 
-// P03: who waits is told what for, while waiting and when the time is over.
+// A wait reports what it waits for, during the wait and at its timeout.
+// Proves P03.
 func TestAWaitSaysWhatHoldsPodsUp(t *testing.T) {
 	const early, late = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
 	unscheduled := map[string]any{

@@ -13,7 +13,7 @@ import (
 	"clusterctl/provision/state"
 )
 
-// Before a pool goes, or gets smaller, the plan says which services lose their addresses by that.
+// Before a pool is removed or reduced, the plan shows which services lose their addresses.
 func TestThePlanSaysWhichServicesLoseTheirAddresses(t *testing.T) {
 	pools := func(addresses string) map[string]any {
 		return map[string]any{"data": map[string]any{"office": `{"addresses":["` + addresses + `"]}`}}

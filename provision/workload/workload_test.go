@@ -89,7 +89,8 @@ func find(t *testing.T, list []Desired, kind, name string) Desired {
 	return Desired{}
 }
 
-// P06: the short form stands for a Deployment that says what was written and nothing else.
+// The short form becomes a Deployment with the declared values and nothing else.
+// Proves P06.
 func TestTheShortFormIsADeployment(t *testing.T) {
 	list, err := Objects(&config.Cluster{Name: "home", Workloads: []config.Workload{web}})
 	if err != nil {
@@ -116,7 +117,8 @@ func TestPodsRollWhenTheirConfigurationChanges(t *testing.T) {
 	}
 }
 
-// P06: what was applied and is no longer declared is pruned, and nothing else.
+// Objects that were applied and are no longer declared are pruned, and no others.
+// Proves P06.
 func TestObsoleteIsWhatWasAppliedAndIsNoLongerDeclared(t *testing.T) {
 	desired, err := Objects(&config.Cluster{Name: "home", Workloads: []config.Workload{web}})
 	if err != nil {

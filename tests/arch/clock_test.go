@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Controllers go by the clock of loop.Context, which tests move.
+// Controllers use only the clock of loop.Context, which tests control.
 func TestControllersReadNoClockOfTheirOwn(t *testing.T) {
 	clocks := map[string][]string{
 		"time":   {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"},

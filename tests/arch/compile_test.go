@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// unwanted are prefixes of packages that programs do not import, with what replaces them. They take long to compile, or
-// link all versions of all kinds into a program. Tests may import them.
+// unwanted are prefixes of packages that programs do not import, with their replacements. These packages take long to
+// compile, or link all versions of all kinds into a program. Tests may import them.
 var unwanted = map[string]string{
 	"k8s.io/client-go/informers":                   "daemons/client/informers",
 	"k8s.io/client-go/kubernetes":                  "kube/kubernetes and kube/scheme",

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What a configuration may say is carried out: a field that only the reader of the language
-// knows would be accepted and ignored. Fields are told by name alone.
+// Every field of the configuration is read by code outside the language. Otherwise the language would accept and ignore
+// it. Fields are identified by name only.
 func TestEveryFieldOfAConfigurationIsRead(t *testing.T) {
 	read := map[string]bool{}
 	for _, root := range []string{"../../provision", "../../cmd", "../../hcl/config", "../../hcl/load"} {
@@ -55,7 +55,7 @@ func TestEveryFieldOfAConfigurationIsRead(t *testing.T) {
 	}
 }
 
-// eachFile calls f with every file of Go below root that is not a test.
+// eachFile calls f with every Go file below root that is not a test.
 func eachFile(t *testing.T, root string, f func(*ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// readers are where the fields of a daemon's configuration have to be read; nothing: by any daemon.
+// readers are the directories in which the fields of a daemon's configuration must be read. Without an entry, any
+// daemon may read them.
 var readers = map[string][]string{
 	"Etcd": {
 		"../../cmd/etcd",
@@ -25,7 +26,7 @@ var readers = map[string][]string{
 	"Ingress": {"../../daemons/ingress"},
 }
 
-// chosen are the configurations whose settings a block of the language has.
+// chosen are the configurations whose settings are in a block of the language.
 var chosen = []string{
 	"Serving",
 	"Scheduler",
@@ -38,7 +39,7 @@ var chosen = []string{
 	"Ingress",
 }
 
-// configurations are what variables and fields that hold a configuration are called, so that fields of the same name in
+// configurations are the names of variables and fields that hold a configuration, so that fields with the same name in
 // other types do not count.
 var configurations = []string{
 	"cfg",
@@ -55,12 +56,12 @@ var configurations = []string{
 	"peer",
 }
 
-// What a daemon may be told is carried out, or refused at its start: a field that nothing reads would be accepted and
-// ignored.
+// Every setting of a daemon is used, or refused when the daemon starts. Otherwise a field that no code reads would be
+// accepted and ignored.
 func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 	fields := 0
 	eachFile(t, "../../daemons/config", func(f *ast.File) {
-		if f.Name.Name != "config" { // what programs are asked, and answer
+		if f.Name.Name != "config" { // protocols of programs
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -78,7 +79,7 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 			}
 			read, refused := reads(t, where), reads(t, nil)
 			for _, field := range s.Fields.List {
-				if field.Tag == nil { // no daemon is told of it
+				if field.Tag == nil { // not a setting of a daemon
 					continue
 				}
 				for _, name := range field.Names {
@@ -111,8 +112,8 @@ func TestEveryFieldOfADaemonsConfigurationIsRead(t *testing.T) {
 	}
 }
 
-// reads are the names of the fields of configurations that the code below some directories reads, and what is read into
-// them; without directories, those that are looked at to refuse a configuration.
+// reads returns the names of configuration fields that the code below some directories reads, and of those that are
+// parsed from files. Without directories, it returns the names that the validation reads.
 func reads(t *testing.T, roots []string) map[string]bool {
 	read := map[string]bool{}
 	within := func(name string) bool { return name == "ReadKubeletFile" }

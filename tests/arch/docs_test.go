@@ -10,17 +10,17 @@ import (
 )
 
 var (
-	// paths are what looks like a file or folder of this repository in a text.
+	// paths matches text that looks like a file or folder of this repository.
 	paths = regexp.MustCompile("`((?:cmd|hcl|provision|certs|daemons|examples|tests|docs|editors)/[A-Za-z0-9_./-]*)`")
-	// functions are named as "`Name` in `path.go`", or "`One` and `Other` in `path.go`".
+	// functions matches "`Name` in `path.go`", and "`One` and `Other` in `path.go`".
 	functions = regexp.MustCompile("(?:`([A-Za-z]+)` and )?`([A-Za-z]+)` in `([a-z0-9_/]+\\.go)`")
 	links     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	headings  = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	// metrics are names with an ending that Prometheus' conventions give to metrics.
+	// metrics matches names with a suffix that Prometheus' conventions give to metrics.
 	metrics = regexp.MustCompile("`([a-z]+(?:_[a-z0-9]+)+_(?:total|seconds|bytes|requests|count|ratio))(?:\\{[^`]*)?`")
 )
 
-// documents are all texts for people, by their paths.
+// documents returns all documentation texts by their paths.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	names := []string{"README.md", "ARCHITECTURE.md", "HACKING.md"}
@@ -65,7 +65,7 @@ func TestDocumentsNameFunctionsThatExist(t *testing.T) {
 	found := 0
 	for doc, text := range documents(t) {
 		for _, m := range functions.FindAllStringSubmatch(text, -1) {
-			source, _ := os.ReadFile("../../" + m[3]) // a file that is missing is another test's
+			source, _ := os.ReadFile("../../" + m[3]) // another test reports missing files
 			for _, name := range m[1:3] {
 				if name == "" {
 					continue
@@ -106,7 +106,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are the names by which GitHub links to headings.
+// anchors returns the names with which GitHub links to headings.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range headings.FindAllStringSubmatch(text, -1) {
@@ -116,7 +116,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// Metrics may be put together from a namespace, a subsystem and a name: then it is these that the code has.
+// A metric's name may consist of a namespace, a subsystem and a name. Then the code contains these parts.
 func TestMetricsInDocumentsAreTheDaemons(t *testing.T) {
 	var code strings.Builder
 	err := filepath.WalkDir("../../daemons", func(path string, e fs.DirEntry, err error) error {
@@ -133,7 +133,7 @@ func TestMetricsInDocumentsAreTheDaemons(t *testing.T) {
 	found := 0
 	for doc, text := range documents(t) {
 		if strings.HasPrefix(doc, "docs/benchmarks") {
-			continue // they tell of other programs' as well
+			continue // benchmarks also contain metrics of other programs
 		}
 		for _, m := range metrics.FindAllStringSubmatch(text, -1) {
 			found++

@@ -1,5 +1,5 @@
-// Package arch holds the shape of the house: which layer each package is in, what it
-// may import, and that every package says what it is for.
+// Package arch checks the structure of the repository: the layer of each package, what it may import, and that every
+// package has a doc comment.
 package arch
 
 import (
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// layers are from the ground up: a package imports from its own layer and those above
-// it in this list. The longest matching prefix decides.
+// layers are listed from the bottom up: a package imports from its own layer and those above it in this list. The
+// longest matching prefix determines a package's layer.
 var layers = []struct {
 	name     string
 	packages []string
@@ -34,7 +34,7 @@ var layers = []struct {
 	{"wiring", []string{"cmd", "tests", "examples"}},
 }
 
-// programs are the daemons, which meet at the API server alone.
+// programs are the daemons, which communicate only through the API server.
 var programs = []string{
 	"apiserver",
 	"scheduler",
@@ -133,7 +133,8 @@ func TestTheTwoRiversStayApart(t *testing.T) {
 	}
 }
 
-// S07
+// Daemons do not import each other.
+// Proves S07.
 func TestDaemonsMeetAtTheAPIServerAlone(t *testing.T) {
 	program := func(path string) string {
 		for _, name := range programs {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A path may contain the signs of patterns. Files are listed with os.ReadDir, or matched with data.Matches, which takes
-// the folder apart from the pattern.
+// A path may contain characters that are special in patterns. So files are listed with os.ReadDir, or matched with
+// data.Matches, which separates the folder from the pattern.
 func TestNoPathIsPartOfAPattern(t *testing.T) {
 	allowed := map[string]bool{
 		"provision/host/ssh/openssh.go": true, // Include of ssh_config; home folders are escaped

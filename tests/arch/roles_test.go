@@ -12,8 +12,8 @@ import (
 	"clusterctl/daemons/apiserver/authz"
 )
 
-// Controllers and the API server do not know each other: that a controller's account has a role of the same name is
-// held here.
+// The account of each controller has a role of the same name. Only this test checks it, because the controllers and the
+// API server do not import each other.
 func TestEachControllersAccountHasARole(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../../daemons/controllers/controllers.go", nil, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package bench measures what the cluster's daemons cost. Its numbers go into
-// docs/benchmarks.md; nothing is asserted here but what a design mark says.
+// Package bench measures the cost of the cluster's daemons. Its numbers are in docs/benchmarks.md. Its tests only check
+// the marks of the design.
 package bench
 
 import (
@@ -27,7 +27,7 @@ import (
 	"clusterctl/daemons/store/memory"
 )
 
-// pod is one of the size that pods of a Deployment have.
+// pod returns a pod of the size of a Deployment's pods.
 func pod(i int) *corev1.Pod {
 	yes := true
 	limits := corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}
@@ -143,7 +143,7 @@ func serve(tb testing.TB, s store.Store) *apiserver.Server {
 	return server
 }
 
-// discard is an answer of which only the size is of interest.
+// discard is a response writer that only counts bytes.
 type discard struct {
 	header http.Header
 	size   int
@@ -226,7 +226,7 @@ func BenchmarkWritePod(b *testing.B) {
 	})
 }
 
-// The cache of 50,000 pods has its mark in the design: 400 MiB.
+// The cache of 50,000 pods stays below the mark of the design, 400 MiB.
 func TestFiftyThousandPodsFitIntoTheirMark(t *testing.T) {
 	const n, mark = 50000, 400 << 20
 	s := filled(t, n)
@@ -249,7 +249,7 @@ func TestFiftyThousandPodsFitIntoTheirMark(t *testing.T) {
 		size += e.Size()
 		return true
 	})
-	// The store in memory shares the encoded bytes with the cache: they are counted in.
+	// The store in memory shares the encoded bytes with the cache, so they are counted too.
 	total := heap() - used + uint64(size)
 	t.Logf("%d pods of %d bytes: %d MiB in all, loaded in %s", n, size/n, total>>20, took.Round(time.Millisecond))
 	if total > mark {
@@ -269,7 +269,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkLoad is what a start does with 50,000 pods, but for the store's part.
+// BenchmarkLoad measures the start with 50,000 pods, without the store's part.
 func BenchmarkLoad(b *testing.B) {
 	s := filled(b, 50000)
 	for b.Loop() {

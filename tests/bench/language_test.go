@@ -11,8 +11,8 @@ import (
 	"clusterctl/tests/bench/configs"
 )
 
-// BenchmarkLanguage reads and validates configurations of many blocks, and works out the objects that their
-// workloads are, which is what a plan does before it asks any machine. Time and memory grow with the number of blocks.
+// BenchmarkLanguage loads and validates configurations of many blocks, and derives the objects of their workloads. A
+// plan does this before it connects to machines. Time and memory grow with the number of blocks.
 func BenchmarkLanguage(b *testing.B) {
 	for _, size := range []int{1000, 10000} {
 		b.Run(fmt.Sprintf("machines=%d", size), func(b *testing.B) { benchmarkLoad(b, configs.Machines(size)) })

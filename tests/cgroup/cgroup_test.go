@@ -1,5 +1,5 @@
-// Package cgroup tests the kubelet's control groups on a kernel with cgroup v2. The kernel is Debian's user-mode Linux,
-// which is an ordinary process and needs no privileges.
+// Package cgroup tests the kubelet's cgroups on a kernel with cgroup v2. The kernel is Debian's user-mode Linux, which
+// is an ordinary process and needs no privileges.
 package cgroup
 
 import (
@@ -28,6 +28,7 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 	return out
 }
 
+// The checks of tests/cgroup/inside pass.
 // Proves S25.
 func TestVersionTwoOfControlGroups(t *testing.T) {
 	inside := filepath.Join(t.TempDir(), "inside")

@@ -2,7 +2,7 @@
 //
 //	go run ./tests/chaos run -seed 7 -minutes 3     # starts a lab, causes random faults, deletes the lab
 //	go run ./tests/chaos up                         # starts a lab of examples/ha that remains
-//	go run ./tests/chaos kill n1 kubelet            # one fault; also stop, power, cut, slow, fill, leader, expire, lose
+//	go run ./tests/chaos kill n1 kubelet            # one fault; the usage text lists all kinds
 //	go run ./tests/chaos rollout                    # 50 Deployments while leaders are killed
 //	go run ./tests/chaos moving                     # a zone cut off, then all nodes
 //	go run ./tests/chaos down

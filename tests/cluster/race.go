@@ -13,7 +13,7 @@ import (
 const RaceReport = "WARNING: DATA RACE"
 
 // Down deletes the lab. If the bundle's clusterctl was built with the race detector, it first reads the journals of all
-// running machines, and returns an error for every machine whose daemons reported a race.
+// running machines. It returns an error for every machine whose daemons reported a race.
 func (c *Cluster) Down(ctx context.Context) error {
 	return errors.Join(c.races(ctx), c.Lab.Down(ctx))
 }

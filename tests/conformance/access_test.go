@@ -7,7 +7,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: who may not is told so in upstream's words, and who is nobody is not let in.
+// A client without a right gets upstream's message, and an unauthenticated client is refused.
+// Proves S11.
 func TestWhoMayNotIsRefused(t *testing.T) {
 	s := serve(t, openStore(t))
 	admin, nobody := s.as(t, certs.Admin()), s.with(t)
@@ -47,7 +48,8 @@ func TestWhoMayNotIsRefused(t *testing.T) {
 	nobody.refused(t, bad, 401, "Unauthorized", "Unauthorized")
 }
 
-// S11
+// The health endpoints answer ok, and list their checks if verbose is set.
+// Proves S11.
 func TestHealthSaysWhatIsAsked(t *testing.T) {
 	c := shared(t)
 	for _, path := range []string{"/livez", "/readyz", "/healthz"} {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// S11: an answer tells its request's name, the version all of its numbers, and paths are taken as they are written.
+// An answer contains the id of its request, the version contains all its numbers, and paths are used as written.
+// Proves S11.
 func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
 	c := shared(t)
 	for _, path := range []string{"/version", "/api/v1/namespaces/default", "/nowhere", "/api/v1/namespaces/none"} {
@@ -54,8 +55,9 @@ func TestAnswersSayWhatUpstreamsDo(t *testing.T) {
 	}
 }
 
-// S11: each manager has the owners that it names: they are told apart by their uids, also when they are of one kind and
-// name.
+// Each field manager owns the owner references that it sets. They are identified by their UIDs, even if kind and name
+// are the same.
+// Proves S11.
 func TestOwnersAreAppliedByTheirUIDs(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "owned")

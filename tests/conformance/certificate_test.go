@@ -9,7 +9,7 @@ import (
 	"clusterctl/certs"
 )
 
-// requests makes certificate signing requests; each call is another one.
+// requests returns a function that creates another certificate signing request with each call.
 func requests(t *testing.T, c *client) func() (o object, path string) {
 	t.Helper()
 	for _, s := range samples(t) {
@@ -32,7 +32,8 @@ func decision(types ...string) []any {
 	return list
 }
 
-// S12: what a signer writes are certificates in PEM, once.
+// A signer can write the certificate once, and it must be PEM.
+// Proves S12.
 func TestACertificateIsOneAndStays(t *testing.T) {
 	c := shared(t)
 	request := requests(t, c)
@@ -88,7 +89,7 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 		t.Errorf("a plain write changed the certificate: %s", a.raw)
 	}
 
-	// Who approves does not sign.
+	// An approver cannot sign.
 	o, path = request()
 	if a := c.must(t, 200, put(path+"/approval",
 		with(with(o, "status.conditions", decision("Approved")), "status.certificate", chain))); a.at(
@@ -98,7 +99,8 @@ func TestACertificateIsOneAndStays(t *testing.T) {
 	}
 }
 
-// S12: what was decided on a request is decided, and by approval alone.
+// A decision on a request cannot be changed, and can only be made through the approval subresource.
+// Proves S12.
 func TestDecisionsStay(t *testing.T) {
 	c := shared(t)
 	request := requests(t, c)

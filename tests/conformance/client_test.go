@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// object is anything in JSON.
+// object is any JSON object.
 type object = map[string]any
 
-// client sends requests as they are written.
+// client sends requests unchanged.
 type client struct {
 	url  string
 	http *http.Client
@@ -29,12 +29,12 @@ type call struct {
 	header       http.Header
 }
 
-// answer is what came back.
+// answer is the answer to a request.
 type answer struct {
 	code   int
 	header http.Header
 	raw    []byte
-	obj    object // of JSON
+	obj    object // decoded from JSON
 }
 
 func get(path string, args ...any) call { return call{method: "GET", path: fmt.Sprintf(path, args...)} }
@@ -49,15 +49,15 @@ func remove(path string, body any) call {
 	return c
 }
 
-// patch sends a patch of a type such as "merge-patch+json".
+// patch returns a request with a patch of a type such as "merge-patch+json".
 func patch(path, kind string, body any) call {
 	return call{method: "PATCH", path: path, body: encode(body), contentType: "application/" + kind}
 }
 
-// as asks for the answer in a media type.
+// as sets the media type for the answer.
 func (c call) as(media string) call { c.accept = media; return c }
 
-// encode returns a body's bytes: those that are given, or a value's JSON.
+// encode returns the bytes of a body: the given bytes, or a value's JSON.
 func encode(body any) []byte {
 	switch b := body.(type) {
 	case []byte:
@@ -116,7 +116,7 @@ func (c *client) do(t testing.TB, r call) answer {
 	return a
 }
 
-// must sends a request that is to be answered with a code.
+// must sends a request and fails the test if the answer has another code.
 func (c *client) must(t testing.TB, code int, r call) answer {
 	t.Helper()
 	a := c.do(t, r)
@@ -126,8 +126,7 @@ func (c *client) must(t testing.TB, code int, r call) answer {
 	return a
 }
 
-// refused sends a request that is to be refused, with a code, a reason and a message that
-// contains a text.
+// refused sends a request and checks that it is refused with a code, a reason, and a message that contains a text.
 func (c *client) refused(t testing.TB, r call, code int, reason, message string) answer {
 	t.Helper()
 	a := c.do(t, r)
@@ -148,7 +147,7 @@ func (c *client) refused(t testing.TB, r call, code int, reason, message string)
 	return a
 }
 
-// at returns what is at a path of the answer, such as "metadata.uid".
+// at returns the value at a path of the answer, such as "metadata.uid".
 func (a answer) at(path string) any { return at(a.obj, path) }
 
 func (a answer) text(path string) string { s, _ := a.at(path).(string); return s }

@@ -13,21 +13,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// differing is one way in which an object differs from the sample of its kind, and what is answered to it, whichever
-// way it comes.
+// differing is one difference from the sample of a kind, with the answer to it for all ways of sending.
 type differing struct {
 	Of  string         `json:"of"`  // the sample: apiVersion/Kind
-	Set map[string]any `json:"set"` // values at paths of the sample's object; null takes them away
-	// By are the ways that it is sent, each tried without a trace: post, put, patch (a merge patch) and apply. Empty:
-	// all.
+	Set map[string]any `json:"set"` // values at paths of the sample's object; null deletes a value
+	// By are the ways of sending, each as a dry run: post, put, patch (a merge patch) and apply. Empty: all.
 	By []string `json:"by"`
-	// Code is of a refusal; 0 is none.
+	// Code is the code of a refusal; 0: accepted.
 	Code     int      `json:"code"`
 	Reason   string   `json:"reason"` // empty: Invalid
 	Message  string   `json:"message"`
 	Causes   []cause  `json:"causes"`   // all of them, in any order
 	Warnings []string `json:"warnings"` // all of them, in any order
-	// Makes are values of the answer; null is none.
+	// Makes are values of the answer; null: no value.
 	Makes map[string]any `json:"makes"`
 }
 
@@ -39,8 +37,8 @@ type cause struct {
 
 var everyWay = []string{"post", "put", "patch", "apply"}
 
-// S11, S12: what differs from a good object in one way is answered as the documentation says, by every way in which it
-// comes.
+// An object with one difference from a valid object is answered as the documentation states, for all ways of sending.
+// Proves S11, S12.
 func TestCorpus(t *testing.T) {
 	c := shared(t)
 	kinds := map[string]*sample{}
@@ -81,7 +79,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// send sends the object by one of the ways, and returns what is answered when it is taken.
+// send sends the object in one of the ways. It returns the answer, and the code for success.
 func (d *differing) send(t *testing.T, s *subject, way string) (answer, int) {
 	t.Helper()
 	o, path := s.new()
@@ -166,7 +164,7 @@ func sorted(list []string) []string {
 	return list
 }
 
-// headers are warnings as they are sent.
+// headers returns warnings in the format of the header.
 func headers(texts []string) []string {
 	var out []string
 	for _, text := range texts {
@@ -175,7 +173,8 @@ func headers(texts []string) []string {
 	return sorted(out)
 }
 
-// S11: a volume says since when it is in its phase, as far as who writes its status does not.
+// The status of a volume contains the time of the last phase change, unless the client that writes the status sets it.
+// Proves S11.
 func TestVolumePhaseIsTimed(t *testing.T) {
 	c := shared(t)
 	o := object{

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// hasGeneration says whether objects of a kind count the changes of what is wanted.
+// hasGeneration reports whether objects of a kind count the changes of their spec.
 func hasGeneration(o object) bool { return at(o, "metadata.generation") != nil }
 
 func creates(t *testing.T, s *subject) {
 	o, _ := s.new()
-	// What the server settles is not taken from the client.
+	// The server ignores a client's values of fields that it sets itself.
 	o = with(
 		with(
 			with(o, "metadata.uid", "00000000-0000-0000-0000-000000000000"),
@@ -94,7 +94,7 @@ func refusesNames(t *testing.T, s *subject) {
 	}
 }
 
-// causeOf returns the cause of a refusal about a field.
+// causeOf returns the cause of a refusal for a field.
 func causeOf(a answer, field string) object {
 	causes, _ := a.at("details.causes").([]any)
 	for _, c := range causes {
@@ -107,7 +107,7 @@ func causeOf(a answer, field string) object {
 
 func generatesNames(t *testing.T, s *subject) {
 	if s.Name != "" {
-		return // these names mean something
+		return // the names of these kinds have a meaning
 	}
 	o, _ := s.new()
 	o = with(with(o, "metadata.name", ""), "metadata.generateName", "made-")
@@ -117,7 +117,7 @@ func generatesNames(t *testing.T, s *subject) {
 		t.Errorf("made %v", a.at("metadata"))
 	}
 	if s.Kind == "CronJob" {
-		return // names are shorter, so that those of jobs fit
+		return // names are shorter, so that the names of jobs fit
 	}
 	long := with(o, "metadata.generateName", strings.Repeat("x", 60))
 	if a := s.must(t, 201, post(s.collection(), long)); len(a.text("metadata.name")) != 63 {
@@ -311,7 +311,8 @@ func refusesBodies(t *testing.T, s *subject) {
 	)
 }
 
-// S11: the selectors of a pod say from its creation on which pods they are about, also when its labels change later.
+// A pod's selectors include the labels of label keys from its creation on, also when its labels change later.
+// Proves S11.
 func TestLabelKeysBecomePartOfSelectors(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "labelkeys")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// lingers says whether objects of the kind are held until somebody else has looked at them.
+// lingers reports whether a finalizer of the server holds deleted objects of the kind.
 func (s *subject) lingers() bool {
 	return slices.Contains(
 		[]string{
@@ -21,8 +21,8 @@ func (s *subject) lingers() bool {
 	)
 }
 
-// answersWhole are the resources whose deletion answers with the object itself, as the
-// reference says of each: all others answer with a Status.
+// answersWhole are the resources whose deletion answers with the object itself, according to the reference. The others
+// answer with a Status.
 var answersWhole = map[string]bool{
 	"pods": true, "services": true, "serviceaccounts": true, "persistentvolumes": true, "persistentvolumeclaims": true,
 	"podtemplates": true, "resourcequotas": true, "storageclasses": true, "csinodes": true, "volumeattachments": true,
@@ -62,7 +62,7 @@ func deletesConditionally(t *testing.T, s *subject) {
 	o, path := s.created(t)
 	held := s.Kind + strings.TrimPrefix(s.qualified(), s.Resource) // unlike in other conflicts
 	if s.Kind == "Event" {
-		held = s.Kind // the core group's, whichever they are asked for by
+		held = s.Kind // the name of the core group, whichever group the request used
 	}
 	s.refused(
 		t,
@@ -120,8 +120,8 @@ func deletesFinally(t *testing.T, s *subject) {
 			t.Errorf("%s: deleted again: %s", policy, again.raw)
 		}
 		if policy == "Foreground" {
-			// Nothing new may hold what is going.
-			// It is patched, since the server itself may be writing the object's status.
+			// No finalizer can be added to an object that is being deleted. The test sends a patch, because the server
+			// may be writing the object's status.
 			more := object{"metadata": object{"finalizers": append(list, "example.com/more")}}
 			s.refused(
 				t,

@@ -11,7 +11,8 @@ import (
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// S11: discovery in one document says what it says in many.
+// Aggregated discovery has the content of the separate documents.
+// Proves S11.
 func TestDiscoveryIsAggregated(t *testing.T) {
 	c := shared(t)
 	tells := map[string]bool{}
@@ -59,7 +60,8 @@ func TestDiscoveryIsAggregated(t *testing.T) {
 	}
 }
 
-// S11: the schema of every kind is published, under an address that changes with it.
+// The schema of every kind is published, at an address that changes with it.
+// Proves S11.
 func TestOpenAPIDescribesEveryKind(t *testing.T) {
 	c := shared(t)
 	index := c.must(t, 200, get("/openapi/v3"))

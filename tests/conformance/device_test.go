@@ -2,8 +2,9 @@ package conformance
 
 import "testing"
 
-// S12: administrative access to devices is for claims of namespaces that are labelled for it; what is allocated and
-// reported is judged.
+// Administrative access to devices is only allowed for claims in namespaces with a label for it. Allocations and
+// reported devices are validated.
+// Proves S12.
 func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 	c := shared(t)
 	const ns, label = "device-admins", "resource.kubernetes.io/admin-access"
@@ -35,7 +36,7 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 		"Invalid",
 		refusal,
 	)
-	// What admission looks at is the server's cache: a read is answered when that has come as far as the write.
+	// Admission reads the server's cache. A read returns after the cache has reached the write.
 	labelled := func(value any) {
 		c.must(
 			t,
@@ -56,7 +57,7 @@ func TestAdminAccessToDevicesIsForLabelledNamespaces(t *testing.T) {
 	o := c.must(t, 201, post(claims, claim("a", true))).obj
 	o = c.must(t, 200, put(claims+"/a/status", allocated(o, result(object{"adminAccess": true})))).obj
 
-	// What was granted stays when the label goes.
+	// Granted access remains when the label is removed.
 	labelled(nil)
 	device := object{"driver": "gpu.example.com", "pool": "p", "device": "d", "conditions": []any{}}
 	c.must(t, 200, put(claims+"/a/status", with(o, "status.devices", []any{device})))

@@ -14,7 +14,7 @@ const (
 	cbor     = "application/cbor"
 )
 
-// encodes sends an object and reads it in each encoding: all say the same.
+// encodes sends an object and reads it in each encoding, with the same content.
 func encodes(t *testing.T, s *subject) {
 	o, path := s.created(t)
 	inCBOR := s.must(t, 200, get("%s", path).as(cbor))
@@ -56,7 +56,7 @@ func encodes(t *testing.T, s *subject) {
 	if err := unknown.Unmarshal(a.raw[4:]); err != nil || unknown.Kind != s.Kind || unknown.APIVersion != s.Version {
 		t.Errorf("the envelope says %s %s (%v)", unknown.APIVersion, unknown.Kind, err)
 	}
-	// What was read may be written, unchanged.
+	// What was read can be written unchanged.
 	same := s.must(t, 200, call{method: "PUT", path: path, body: a.raw, contentType: protobuf})
 	if !reflect.DeepEqual(same.obj, o) {
 		t.Errorf("written from protobuf\n%v\nwas\n%v", same.obj, o)

@@ -14,7 +14,7 @@ type subject struct {
 	ns string
 }
 
-// collection is the path of the subject's objects.
+// collection returns the path of the subject's objects.
 func (s *subject) collection() string { return s.in(s.ns) }
 
 func (s *subject) new() (o object, path string) {
@@ -22,7 +22,7 @@ func (s *subject) new() (o object, path string) {
 	return o, s.collection() + "/" + name
 }
 
-// created makes an object that has a label of its own.
+// created creates an object with its own label.
 func (s *subject) created(t testing.TB) (o object, path string) {
 	t.Helper()
 	o, path = s.new()
@@ -30,13 +30,13 @@ func (s *subject) created(t testing.TB) (o object, path string) {
 	return s.settled(t, o, path), path
 }
 
-// decided are the conditions that the server itself writes to new objects of a kind, and what they come to.
+// decided are the conditions that the server writes to new objects of a kind, and their final status.
 var decided = map[string]struct{ condition, status string }{
 	"CustomResourceDefinition": {"Established", "True"},
 	"FlowSchema":               {"Dangling", "False"},
 }
 
-// settled waits for what the server itself does to a new object.
+// settled waits until the server has made its own changes to a new object.
 func (s *subject) settled(t testing.TB, o object, path string) object {
 	t.Helper()
 	wanted, some := decided[s.Kind]
@@ -56,7 +56,7 @@ func (s *subject) settled(t testing.TB, o object, path string) object {
 	return o
 }
 
-// group makes some objects that share a label, and returns the label's selector.
+// some creates objects with a common label, and returns the label's selector and the names.
 func (s *subject) some(t testing.TB, n int) (label string, names []string) {
 	t.Helper()
 	label = fmt.Sprintf("group-%d", numbers.Add(1))
@@ -76,8 +76,8 @@ func version(o object) string { s, _ := at(o, "metadata.resourceVersion").(strin
 
 func uid(o object) string { s, _ := at(o, "metadata.uid").(string); return s }
 
-// behaviours are what every stored kind does. Each is given a verb that it is about, and is
-// not asked of kinds that do not serve it.
+// behaviours are the behaviours of every stored kind. Each needs a verb, and is not tested for kinds that do not serve
+// it.
 var behaviours = []struct {
 	name, verb string
 	test       func(*testing.T, *subject)
@@ -114,12 +114,13 @@ var behaviours = []struct {
 	{"protobuf and CBOR carry everything", "create", encodes},
 }
 
-// S11, S12: every kind does what all kinds do.
+// Every kind has the behaviours of all kinds.
+// Proves S11, S12.
 func TestEveryKindBehaves(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {
-		// The server writes the status of an APIService whenever it has looked at who answers:
-		// what it does is tested with the API server.
+		// The server writes the status of an APIService whenever it has checked the backend. The API server's own tests
+		// cover this kind.
 		if s.Answered || s.Kind == "APIService" || elsewhere[s.String()] {
 			continue
 		}

@@ -18,7 +18,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: what is too large, too deep or too much is refused for what it is, and the server goes on.
+// Requests that are too large, too deep or too many are refused with the correct reason, and the server keeps working.
+// Proves S11.
 func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "limits")
@@ -28,7 +29,7 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	}
 	const tooLarge = "RequestEntityTooLarge"
 	c.must(t, 201, post(path, sized("mib", 1<<20-1)))
-	// What a kind itself bounds is a matter of validation, below what a request may be.
+	// A limit of a kind is a matter of validation. It is below the limit of a request.
 	c.refused(t, post(path, sized("above", 1<<20+1)), 422, "Invalid", "Too long: may not be more than 1048576 bytes")
 	c.refused(t, post(path, sized("three", 3<<20-100)), 422, "Invalid", "Too long: may not be more than 1048576 bytes")
 	c.refused(t, post(path, sized("beyond", 3<<20)), 413, tooLarge, "limit is 3145728")
@@ -42,7 +43,7 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 		"limit is 3145728",
 	)
 
-	// What no kind bounds is bounded by the store.
+	// The store limits what no kind limits.
 	pod := object{
 		"metadata": object{"name": "large"},
 		"spec": object{
@@ -72,7 +73,7 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 		return `{"metadata":{"name":"deep"},"x":` + strings.Repeat(open, n) + strings.Repeat(shut, n) + `}`
 	}
 	nested := strings.Repeat(`{"a":`, 9000) + "1" + strings.Repeat("}", 9000)
-	c.must(t, 200, patch(path+"/mib", "merge-patch+json", nested)) // whose field is unknown, and warned of
+	c.must(t, 200, patch(path+"/mib", "merge-patch+json", nested)) // the field is unknown, and causes a warning
 	c.refused(t, post(path, deep("[", "]", 20000)), 400, "BadRequest", "exceeded max depth")
 	c.refused(t, post(path, deep(`{"a":`, `1}`, 2500)[:20]+deep("[", "]", 20000)), 400, "BadRequest", "")
 	c.refused(t, post(path, deep("[", "]", 1<<20)), 413, tooLarge, "objects and lists")
@@ -111,18 +112,19 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	if a := c.do(t, patch(path+"/mib", "json-patch+json", copies+"]")); a.code < 400 || a.code >= 500 {
 		t.Errorf("copies of copies: %d %.200s", a.code, a.raw)
 	}
-	// Addresses are as long as selectors that somebody writes, up to a MiB.
+	// URLs can be as long as the selectors of users, up to 1 MiB.
 	many = "%28" + strings.TrimSuffix(strings.Repeat("mib,", 200<<10), ",") + "%29"
 	if a := c.must(t, 200, get("%s?limit=1&labelSelector=a+notin+%s", path, many)); len(a.items()) != 1 {
 		t.Errorf("by a long selector: %.200s", a.raw)
 	}
 	tooLong := get("%s?labelSelector=a+notin+%s%s", path, many, many)
-	if resp, err := c.request(context.Background(), tooLong); err == nil { // or the client knows
+	// an error means that the client refused to send it
+	if resp, err := c.request(context.Background(), tooLong); err == nil {
 		if resp.Body.Close(); resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("an address of more than a MiB: %d", resp.StatusCode)
 		}
 	}
-	// After all of it the server answers, and has not kept what it was sent.
+	// Afterwards the server still answers, and has not kept the data.
 	c.must(t, 200, get("%s/mib", path))
 	runtime.GC()
 	var m runtime.MemStats
@@ -131,7 +133,8 @@ func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	}
 }
 
-// S11: clients that send slowly are let go, and do not keep others waiting.
+// The server disconnects clients that send slowly, and other clients do not wait for them.
+// Proves S11.
 func TestSlowClientsAreLetGo(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -174,7 +177,7 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 						return
 					case <-drip.C:
 						if protocol == "http/1.1" {
-							_, _ = io.WriteString(conn, "x") // it ends when the server ends it
+							_, _ = io.WriteString(conn, "x") // fails when the server has closed the connection
 						}
 					case <-time.After(45 * time.Second):
 						t.Errorf("%s: a slow client is kept", protocol)
@@ -194,9 +197,10 @@ func TestSlowClientsAreLetGo(t *testing.T) {
 	all.Wait()
 }
 
-// S11: watches that nothing happens to cost little, and an event reaches all.
+// Idle watches cost little, and an event reaches all of them.
+// Proves S11.
 func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
-	const watches, most = 10000, 48 << 10 // bytes for a watch, the client's half of it included
+	const watches, most = 10000, 48 << 10 // bytes for a watch, including the client's part
 	s := serve(t, openStore(t))
 	admin := s.as(t, certs.Admin())
 	admin.namespace(t, "idle")
@@ -214,7 +218,7 @@ func TestTenThousandIdleWatchesCostLittle(t *testing.T) {
 	var begun atomic.Int64
 	version := admin.must(t, 200, get("/api/v1/namespaces/idle/configmaps")).text("metadata.resourceVersion")
 	for range watches / 200 {
-		c := s.as(t, certs.Admin()) // a connection of its own
+		c := s.as(t, certs.Admin()) // a separate connection
 		c.http.Timeout = 0
 		all.Go(func() {
 			for range 200 {

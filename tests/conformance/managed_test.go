@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// account is who owns which fields of a kind's sample, as package corpus writes it from the published schema of
+// account lists the owners of the fields of a kind's sample, which package corpus computes from the published schema of
 // server-side apply.
 type account struct {
 	Of       string         `json:"of"`
 	Defaults map[string]any `json:"defaults"`
 	Post     object         `json:"post"`
 	Apply    object         `json:"apply"`
-	Change   object         `json:"change"` // by who changes one value after that
-	Kept     object         `json:"kept"`   // by who posted, then; nil: what it was
+	Change   object         `json:"change"` // of the client that changes one value afterwards
+	Kept     object         `json:"kept"`   // of the client that posted the object, after that change; nil: as in Post
 }
 
 func readAccounts(t testing.TB) map[string]*account {
@@ -40,8 +40,9 @@ func readAccounts(t testing.TB) map[string]*account {
 	return all
 }
 
-// S11, S12: whoever writes an object of any kind owns the fields that Kubernetes says, whichever way it is written, and
-// is given its defaults.
+// A client that writes an object of any kind owns the same fields as in Kubernetes, for all ways of writing. The object
+// gets its defaults.
+// Proves S11, S12.
 func TestManagedFieldsOfEveryKindAreUpstreams(t *testing.T) {
 	c := shared(t)
 	all := readAccounts(t)
@@ -89,7 +90,7 @@ func (a *account) ofChanged(t *testing.T, s *subject) {
 	if kept == nil {
 		kept = a.Post
 	}
-	// The server writes the status of an APIService meanwhile: what is replaced is the newest, as a dry run.
+	// The server writes the status of an APIService meanwhile, so the test replaces the latest version in a dry run.
 	eventually(t, func() error {
 		replaced := s.do(t, put(path+"?dryRun=All&fieldManager=changer", placed(t, made, s.Change.Path, value)))
 		if replaced.code == 409 {
@@ -126,7 +127,7 @@ type entry struct {
 	fields                      object
 }
 
-// mustOwn compares the entries of an object that are not of its subresources.
+// mustOwn compares the entries of an object, without those of its subresources.
 func mustOwn(t *testing.T, way string, o object, want ...entry) {
 	t.Helper()
 	want = slices.DeleteFunc(want, func(e entry) bool { return len(e.fields) == 0 })

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// fielded are the resources whose kinds have fields of their own to select by.
+// fielded are the resources whose kinds have their own field selectors.
 var fielded = map[string]bool{
 	"certificatesigningrequests": true, "clustertrustbundles": true, "events": true, "ipaddresses": true, "jobs": true,
 	"namespaces": true, "nodes": true, "pods": true,
@@ -15,7 +15,8 @@ var fielded = map[string]bool{
 	"secrets": true, "services": true,
 }
 
-// S11: what may be said besides a request is checked as upstream checks it, in its words.
+// Options of requests are validated as upstream does, with its messages.
+// Proves S11.
 func TestOptionsAreChecked(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "o")
@@ -37,7 +38,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	const manager = `fieldManager: Too long: may not be more than 128 bytes`
 	for _, r := range []struct {
 		call    call
-		kind    string // of the options; empty: the query could not be read
+		kind    string // kind of the options; empty: the query could not be parsed
 		message string
 	}{
 		{list("limit=x"), "", number},
@@ -128,7 +129,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"Conflict",
 		"the ResourceVersion in the precondition (1) does not match the ResourceVersion in record",
 	)
-	// What a patch is comes before what is said besides it.
+	// The type of a patch is checked before its options.
 	c.refused(
 		t,
 		call{method: "PATCH", path: one + "?dryRun=Some", body: []byte("{}"), contentType: "application/json"},
@@ -161,11 +162,11 @@ func TestOptionsAreChecked(t *testing.T) {
 			`resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`,
 		)
 	}
-	// A watch that may last no time has begun all the same.
+	// A watch with an immediate timeout still begins.
 	if w := c.watch(t, watch("timeoutSeconds=-1&labelSelector=nobody")); w.next() != nil {
 		t.Error("a watch without time has an event")
 	}
-	// A deletion that says what it is like in its body says it there alone.
+	// If a deletion has options in its body, only those are used.
 	c.must(
 		t,
 		200,
@@ -177,8 +178,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	c.refused(t, get("%s", one), 404, "NotFound", "")
 }
 
-// S11: pages that begin at a version are of that version, and a watch that begins with what there is says where that
-// ends.
+// Pages that begin at a version have that version. A watch that begins with the existing objects marks their end.
+// Proves S11.
 func TestVersionsAreThoseThatWereAskedFor(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "v")
@@ -194,7 +195,7 @@ func TestVersionsAreThoseThatWereAskedFor(t *testing.T) {
 		page.text("metadata.continue") != "" {
 		t.Errorf("a page at %s: %s", first, page.raw)
 	}
-	c.must(t, 200, get(maps)) // after which the server knows of both, whatever it is asked for
+	c.must(t, 200, get(maps)) // afterwards the server has both objects in its cache
 	if all := c.must(t, 200, get("%s?labelSelector=a&resourceVersion=%s", maps, first)); len(all.items()) != 2 {
 		t.Errorf("not older than %s: %v", first, names(all.items()))
 	}

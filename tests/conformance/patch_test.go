@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// pointer is a path as JSON patches name it.
+// pointer returns a path in the format of JSON patches.
 func pointer(path string) string {
 	return "/" + strings.ReplaceAll(strings.ReplaceAll(path, "/", "~1"), ".", "/")
 }
@@ -36,7 +36,7 @@ func patches(t *testing.T, s *subject) {
 		object{"op": "replace", "path": "/metadata/annotations/e", "value": "g"},
 	}))
 	annotations, _ := a.at("metadata.annotations").(object)
-	delete(annotations, "deprecated.daemonset.template.generation") // the server's own
+	delete(annotations, "deprecated.daemonset.template.generation") // the server sets this one
 	if got := fmt.Sprint(annotations); got != "map[e:g f:d]" {
 		t.Errorf("a JSON patch makes %v", got)
 	}
@@ -55,7 +55,7 @@ func patches(t *testing.T, s *subject) {
 			s.mustBeChanged(t, b.obj)
 		}
 	}
-	// null removes.
+	// null deletes a value.
 	s.must(t, 200, patch(path, "merge-patch+json", object{"metadata": object{"annotations": object{"e": nil}}}))
 	if got := s.must(t, 200, get("%s", path)); got.at("metadata.annotations.e") != nil {
 		t.Errorf("annotations %v", got.at("metadata.annotations"))
@@ -204,7 +204,7 @@ func applies(t *testing.T, s *subject) {
 	if version(again.obj) != version(settled) {
 		t.Error("applying the same raised the version")
 	}
-	// An annotation that one manager has and another wants otherwise.
+	// One manager owns an annotation, and another applies a different value.
 	mine := with(o, "metadata.annotations", object{"shared": "one", "own": "one"})
 	s.must(t, 200, patch(path+"?fieldManager=one", kind, mine))
 	bare := object{"apiVersion": s.Version, "kind": s.Kind, "metadata": object{"name": name(o)}}
@@ -227,7 +227,7 @@ func applies(t *testing.T, s *subject) {
 	if forced.text("metadata.annotations.shared") != "two" {
 		t.Errorf("forced %v", forced.at("metadata.annotations"))
 	}
-	// What a manager leaves out goes, when nobody else has it.
+	// A field that a manager leaves out is deleted if no other manager owns it.
 	left := s.must(t, 200, patch(path+"?fieldManager=one", kind, o))
 	if left.at("metadata.annotations.own") != nil || left.text("metadata.annotations.shared") != "two" {
 		t.Errorf("left out %v", left.at("metadata.annotations"))

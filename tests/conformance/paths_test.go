@@ -7,7 +7,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: the paths under /watch, which were there before ?watch=1, are served to those who may watch.
+// The deprecated paths under /watch are served to users with the right to watch.
+// Proves S11.
 func TestPathsOfWatchesAreServed(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -111,13 +112,15 @@ func TestPathsOfWatchesAreServed(t *testing.T) {
 	)
 	seer.refused(t, get("/api/v1/watch/namespaces/w/configmaps?fieldSelector=metadata.name%%3Done"), 403, "Forbidden",
 		`configmaps is forbidden: User "seer" cannot watch resource "configmaps" in API group "" in the namespace "w"`)
-	// Elsewhere a selector of one name is as good as the name.
-	seer.watch(t, get("/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).
+	// In the query of a list path, a selector of one name is equivalent to the name.
+	seer.watch(t, get(
+		"/api/v1/namespaces/w/configmaps?watch=1&fieldSelector=metadata.name%%3Done,metadata.namespace%%3Dw")).
 		must("ADDED", "one")
 }
 
-// S11: who may do everything in one namespace may not do it to namespaces: they are in none, also not by a path that
-// says so.
+// A user with all rights in one namespace has no rights on namespaces, because these are in no namespace, whatever the
+// path is.
+// Proves S11.
 func TestNamespacesAreInNoNamespace(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -172,7 +175,9 @@ func TestNamespacesAreInNoNamespace(t *testing.T) {
 
 const notAllowed = "the server does not allow this method on the requested resource"
 
-// S11: a path without a method that is asked of it says so, as upstream's router says it; one without any is not there.
+// A path that does not support a method answers so, in the words of upstream's router. A path without any method is not
+// found.
+// Proves S11.
 func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -212,7 +217,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	if a := c.do(t, plain("POST", "/healthz")); a.code != 200 || string(a.raw) != "ok" {
 		t.Errorf("POST /healthz: %d %s", a.code, a.raw)
 	}
-	// Who may not see a path is not told what it has.
+	// A user without rights on a path gets no information about it.
 	s.with(t).
 		refused(t, plain("POST", "/version"), 403, "Forbidden", `forbidden: User "system:anonymous" cannot post path "/version"`)
 	s.as(t, certs.Request{CommonName: "nobody"}).
@@ -254,7 +259,7 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 			t.Errorf("%s %s: %d %s", r.method, r.path, a.code, a.raw)
 		}
 	}
-	// The name of a path where something is made means nothing.
+	// The name in a path for creating objects is ignored.
 	c.must(
 		t,
 		201,
@@ -285,7 +290,9 @@ func TestMethodsThatAPathDoesNotHaveAreNotAllowed(t *testing.T) {
 	}
 }
 
-// S11: what is meant by its uid is not made anew by an update, and who may not create does not by updating or applying.
+// An update with the UID of a deleted object does not create it again. A user without the right to create cannot create
+// objects with an update or apply.
+// Proves S11.
 func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -347,7 +354,7 @@ func TestUpdatesMakeWhatIsMissingForThoseWhoMay(t *testing.T) {
 		),
 	)
 	for _, list := range []string{"roles", "rolebindings"} {
-		// which are not older than what was written: from now on it counts
+		// These lists are not older than the write: from now on the binding is in effect.
 		c.must(t, 200, get("/apis/rbac.authorization.k8s.io/v1/namespaces/u/%s", list))
 	}
 	changer := s.as(t, certs.Request{CommonName: "changer"})

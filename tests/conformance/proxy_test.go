@@ -17,7 +17,7 @@ import (
 	"clusterctl/certs"
 )
 
-// behind is what the kubelet of a node answers: what it was asked.
+// behind starts a server in place of a node's kubelet. It answers with the properties of the request.
 func behind(t *testing.T, ca certs.Pair, node string) *url.URL {
 	t.Helper()
 	leaf, err := certs.Issue(ca, certs.KubeletServer(node, nil), time.Now())
@@ -85,7 +85,8 @@ func (c *client) node(t *testing.T, name string, kubelet *url.URL) {
 	}}))
 }
 
-// S11: what is behind a proxy is asked with the client's method, path, query and body, and not with its credentials.
+// A proxied request has the client's method, path, query and body, but not its credentials.
+// Proves S11.
 func TestNodesAreProxied(t *testing.T) {
 	s := serve(t, openStore(t))
 	c := s.as(t, certs.Admin())
@@ -153,7 +154,7 @@ func TestNodesAreProxied(t *testing.T) {
 	ann.refused(t, post(path+"/x", "{}"), 403, "Forbidden", `cannot create resource "nodes/proxy"`)
 }
 
-// upgrades has a connection upgraded, and what is sent then come back.
+// upgrades upgrades a connection through the proxy, and checks that the data it sends comes back.
 func upgrades(t *testing.T, s *server, path string) {
 	t.Helper()
 	c := s.as(t, certs.Admin())
@@ -184,7 +185,8 @@ func upgrades(t *testing.T, s *server, path string) {
 	}
 }
 
-// S11: what cannot be proxied to is said, and nobody is led to what is this machine's own.
+// A target that cannot be proxied to gives an error, and no request reaches this machine's own addresses.
+// Proves S11.
 func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "proxy")
@@ -250,7 +252,8 @@ func TestPodsAndServicesThatCannotBeProxiedTo(t *testing.T) {
 	c.refused(t, get("%s/s:http/proxy/", service), 503, "ServiceUnavailable", "no endpoints available")
 }
 
-// S11: streams into a pod are refused as upstream does, before anybody is connected to.
+// Invalid streams into a pod are refused as upstream does, before any connection.
+// Proves S11.
 func TestStreamsThatCannotBe(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "streams")

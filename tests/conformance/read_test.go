@@ -77,7 +77,7 @@ func getsAs(t *testing.T, s *subject) {
 	}
 }
 
-// mustBeTable holds an answer to be a table of objects, each row carrying an object of a kind.
+// mustBeTable checks that an answer is a table of objects, whose rows contain objects of a kind.
 func mustBeTable(t *testing.T, s *subject, a answer, names []string, carries string) {
 	t.Helper()
 	if a.text("kind") != "Table" || a.text("apiVersion") != "meta.k8s.io/v1" ||
@@ -207,8 +207,7 @@ func lists(t *testing.T, s *subject) {
 	)
 }
 
-// unknownField is how a selector by a field is refused that a kind with fields of its own, or one without, does not
-// have.
+// unknownField is the error for an unknown field selector, for kinds with and without their own fields.
 var unknownField = map[bool]string{
 	true:  "field label not supported: nobody.knows",
 	false: `"nobody.knows" is not a known field selector: only "metadata.name", "metadata.namespace"`,
@@ -222,7 +221,7 @@ func listsPages(t *testing.T, s *subject) {
 	if len(first.items()) != 2 || next == "" {
 		t.Fatalf("first page: %s", first.raw)
 	}
-	// What comes later is not in the list that was begun.
+	// An object that is created later is not in a list that has begun.
 	o, path := s.new()
 	_, label, _ := strings.Cut(selector, "=")
 	s.must(t, 201, post(s.collection(), with(o, "metadata.labels", object{"conformance": label})))

@@ -15,28 +15,28 @@ import (
 
 //go:generate go run -tags grpcnotrace ./corpus
 
-// derived is an object that is wrong in one way, and what Kubernetes answers to it, as that follows from what it
-// publishes of its types. Package corpus writes these, and says by which rule.
+// derived is an object that is wrong in one way, with the answer that follows from what Kubernetes publishes of its
+// types. Package corpus writes these with the name of the rule.
 type derived struct {
 	Rule    string         `json:"rule"`
-	Set     map[string]any `json:"set"`   // values at paths of the sample's object; null takes them away
-	Twice   string         `json:"twice"` // a path whose field comes twice
+	Set     map[string]any `json:"set"`   // values at paths of the sample's object; null deletes a value
+	Twice   string         `json:"twice"` // a path whose field occurs twice
 	By      []string       `json:"by"`
 	Decoder string         `json:"decoder"`
 	Patch   string         `json:"patch"`
 	Apply   string         `json:"apply"`
-	Refused string         `json:"refused"` // whichever way it comes
+	Refused string         `json:"refused"` // for all ways of sending
 	Causes  []cause        `json:"causes"`
 	Warning string         `json:"warning"`
 }
 
-// derivedOf are a kind's.
+// derivedOf are the wrong objects of a kind.
 type derivedOf struct {
 	Of    string    `json:"of"`
 	Wrong []derived `json:"wrong"`
 }
 
-// everyKind is what the data calls all kinds that are stored.
+// everyKind is the name in the data for all stored kinds.
 const everyKind = "every kind"
 
 func readDerived(t testing.TB) map[string][]derived {
@@ -65,8 +65,9 @@ func readDerived(t testing.TB) map[string][]derived {
 	return all
 }
 
-// S11, S12: an object of any kind that breaks its published schema in one way is answered as Kubernetes answers it,
-// whichever way it comes.
+// An object of any kind that violates its published schema in one way is answered as Kubernetes does, for all ways of
+// sending.
+// Proves S11, S12.
 func TestWhatBreaksThePublishedSchemaIsAnsweredAsUpstreamDoes(t *testing.T) {
 	c := shared(t)
 	all := readDerived(t)
@@ -116,10 +117,10 @@ func (d *derived) path() string {
 	return ""
 }
 
-// wrongly sends objects of a kind that are wrong.
+// wrongly sends wrong objects of a kind.
 type wrongly struct {
 	*subject
-	made object // what there is to be replaced and patched
+	made object // the object to replace and patch
 	path string
 }
 
@@ -177,7 +178,7 @@ func (w *wrongly) answered(t *testing.T, d derived, way string) error {
 	return nil
 }
 
-// reasons of refusals by their codes; a 500 that says nothing of itself has none.
+// reasons are the reasons of refusals by their codes. A 500 from an error that is not a status has none.
 var reasons = map[string]string{"400": "BadRequest", "403": "Forbidden", "422": "Invalid"}
 
 func refusedWith(a answer, code, reason string, texts ...string) error {
@@ -199,7 +200,7 @@ func refusedWith(a answer, code, reason string, texts ...string) error {
 	return nil
 }
 
-// invalid returns whether an answer has other causes than those.
+// invalid returns an error if an answer has other causes.
 func invalid(a answer, causes []cause) error {
 	if err := refusedWith(a, "422", "Invalid"); err != nil {
 		return fmt.Errorf("%w%v", err, causes)
@@ -258,7 +259,7 @@ func (w *wrongly) request(t *testing.T, d derived, way, validation string) call 
 	return patch(w.path+query, "merge-patch+json", d.change(t, w.made, w))
 }
 
-// review is what those that are answered and not stored are asked with: their samples have nothing.
+// review adds values to the empty samples of kinds that are answered and not stored.
 func (w *wrongly) review(o object) object {
 	for path, v := range reviewed[w.Kind] {
 		o = with(o, path, w.filled(v, w.ns))
@@ -282,7 +283,7 @@ var reviewed = map[string]object{
 	"Binding":                {"target": object{"kind": "Node", "name": "n"}},
 }
 
-// body is an object's with what is wrong.
+// body returns an object with the wrong values.
 func (d *derived) body(t *testing.T, o object, w *wrongly) []byte {
 	t.Helper()
 	if d.Twice != "" {
@@ -294,7 +295,7 @@ func (d *derived) body(t *testing.T, o object, w *wrongly) []byte {
 	return encode(o)
 }
 
-// change is a merge patch that makes what is wrong of an object: lists are sent as wholes.
+// change returns a merge patch with the wrong values. Lists are sent completely.
 func (d *derived) change(t *testing.T, o object, w *wrongly) []byte {
 	t.Helper()
 	out := object{}
@@ -323,7 +324,7 @@ func (d *derived) onlyPath() string {
 
 func numeric(part string) bool { _, err := strconv.Atoi(part); return err == nil }
 
-// doubled is an object's JSON with the field at a path twice.
+// doubled returns an object's JSON with the field at a path twice.
 func doubled(t *testing.T, o object, path string) []byte {
 	t.Helper()
 	i := strings.LastIndex(path, ".") + 1
@@ -331,8 +332,8 @@ func doubled(t *testing.T, o object, path string) []byte {
 	return []byte(strings.Replace(marked, `"comes-again"`, strconv.Quote(path[i:]), 1))
 }
 
-// placed returns a copy of an object with a value at a path, which may lead through lists, or without what is there for
-// nil.
+// placed returns a copy of an object with a value at a path, which may lead through lists. A nil value deletes the
+// path.
 func placed(t *testing.T, o object, path string, v any) object {
 	t.Helper()
 	out := clone(o)
@@ -367,10 +368,10 @@ func placed(t *testing.T, o object, path string, v any) object {
 	return out
 }
 
-// difference is an answer that is known to be another than Kubernetes'.
+// difference identifies an answer that is known to differ from Kubernetes'.
 type difference struct{ kind, path, way string }
 
-// differences say why.
+// differences are the reasons of the differences.
 var differences = map[difference]string{
 	{"batch/v1/Job", "metadata.name=a%b", "post"}: "a job without labels is given its pods' before it is looked at, " +
 		"so that its name is refused as a label of its own, too",

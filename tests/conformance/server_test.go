@@ -1,10 +1,8 @@
-// Package conformance holds the API server to the documentation of the Kubernetes API: every
-// kind that discovery lists, every verb, every refusal, in the words that clients read. One
-// server, put together as the daemon puts it together, answers all tests over HTTPS; nothing
-// of it is reached but by requests. Its store is a real etcd in this process, since that is what clients have
-// below them; -store=memory runs the same over the store in memory, which package storetest holds to the same
-// contract. What runs above the API server (controllers, kubelets) is not here: no test
-// waits for it.
+// Package conformance tests the API server against the documentation of the Kubernetes API: every kind that discovery
+// lists, every verb and every refusal, with the messages that clients read. One server, created as the daemon creates
+// it, answers all tests over HTTPS. The tests only use requests. The store is a real etcd in this process, because this
+// is what real servers use. -store=memory runs the same tests with the store in memory, which package storetest tests
+// against the same contract. Controllers and kubelets do not run here, and no test waits for them.
 package conformance
 
 import (
@@ -52,11 +50,11 @@ func openStore(t testing.TB) store.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // the test has seen what it wanted
+	t.Cleanup(func() { _ = s.Close() }) // an error does not matter, because the test is over
 	return s
 }
 
-// serve starts a server over a store.
+// serve starts a server with a store.
 func serve(t testing.TB, s store.Store) *server {
 	t.Helper()
 	dir, now := t.TempDir(), time.Now()
@@ -126,7 +124,7 @@ func (s *server) as(t testing.TB, who certs.Request) *client {
 	return s.with(t, own)
 }
 
-// with returns a client with certificates, or none.
+// with returns a client with certificates, or with none.
 func (s *server) with(t testing.TB, own ...tls.Certificate) *client {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -136,13 +134,13 @@ func (s *server) with(t testing.TB, own ...tls.Certificate) *client {
 	transport := &http.Transport{
 		TLSClientConfig:    &tls.Config{RootCAs: roots, Certificates: own, MinVersion: tls.VersionTLS13},
 		ForceAttemptHTTP2:  true,
-		DisableCompression: true, // what was compressed is seen
+		DisableCompression: true, // so that tests see compressed answers
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &client{url: s.url, http: &http.Client{Transport: transport, Timeout: time.Minute}}
 }
 
-// eventually returns when a condition has no error any more.
+// eventually waits until a condition returns no error.
 func eventually(t testing.TB, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -161,14 +159,14 @@ func eventually(t testing.TB, condition func() error) {
 	}
 }
 
-// shared is a server that all tests of the suite use, each in namespaces of its own.
+// shared returns a client of a server for the tests, each of which uses its own namespaces.
 func shared(t *testing.T) *client {
 	t.Helper()
 	s := serve(t, openStore(t))
 	return s.as(t, certs.Admin())
 }
 
-// namespace makes a namespace with the service account that pods get.
+// namespace creates a namespace with the service account that pods need.
 func (c *client) namespace(t testing.TB, name string) {
 	t.Helper()
 	c.must(t, http.StatusCreated, post("/api/v1/namespaces", object{"metadata": object{"name": name}}))
@@ -179,7 +177,7 @@ func (c *client) namespace(t testing.TB, name string) {
 	)
 }
 
-// TestMain runs many tests at once: what they do most is wait for answers.
+// TestMain runs many tests in parallel, because they mostly wait for answers.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "24"); err != nil {

@@ -22,7 +22,7 @@ import (
 	"clusterctl/certs"
 )
 
-// sample is a stable kind: how discovery shows it, and objects of it.
+// sample is a stable kind: its properties in discovery, and objects of it.
 type sample struct {
 	Version      string   `json:"version"` // as in apiVersion
 	Kind         string   `json:"kind"`
@@ -31,29 +31,29 @@ type sample struct {
 	Short        []string `json:"short"`
 	Categories   []string `json:"categories"`
 	Verbs        []string `json:"verbs"`        // empty: all
-	Subresources []string `json:"subresources"` // besides status, which those with a Status have
-	Answered     bool     `json:"answered"`     // and not stored
+	Subresources []string `json:"subresources"` // without status, which every kind with a Status has
+	Answered     bool     `json:"answered"`     // answered and not stored
 	Name         string   `json:"name"`         // address, or a format with a number; empty: any name
 
 	Object       object            `json:"object"`
 	Change       value             `json:"change"`
 	Status       *value            `json:"status"`
-	Names        map[string]string `json:"names"` // that are refused, and why
+	Names        map[string]string `json:"names"` // refused names, with the reasons
 	Refuse       []refusal         `json:"refuse"`
 	RefuseUpdate []refusal         `json:"refuseUpdate"`
 
 	fill *strings.Replacer
 }
 
-// value is something at a path.
+// value is a value at a path.
 type value struct {
 	Path  string `json:"path"`
 	Value any    `json:"value"`
-	// Refused is set for a status that only the server itself may set.
+	// Refused is true for a status that only the server may set.
 	Refused bool `json:"refused"`
 }
 
-// refusal is a value that is not allowed, and how that is told.
+// refusal is a value that is not allowed, with the error.
 type refusal struct {
 	value
 	Field   string `json:"field"`
@@ -89,7 +89,7 @@ func samples(t testing.TB) []*sample {
 	return all
 }
 
-// fillers are what samples name and cannot write down: keys and certificates.
+// fillers returns a replacer of placeholders for keys and certificates, which are generated for each run.
 func fillers(t testing.TB) *strings.Replacer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -139,8 +139,8 @@ func (s *sample) group() string {
 	return group
 }
 
-// storedGroup is the group that is told of invalid objects: events are the core's whichever
-// way they come.
+// storedGroup returns the group in errors about invalid objects. For events it is the core group, whichever group the
+// request used.
 func (s *sample) storedGroup() string {
 	if s.Kind == "Event" {
 		return ""
@@ -148,7 +148,7 @@ func (s *sample) storedGroup() string {
 	return s.group()
 }
 
-// qualified is the resource as messages name it.
+// qualified returns the resource as messages name it.
 func (s *sample) qualified() string {
 	if s.group() == "" {
 		return s.Resource
@@ -160,7 +160,7 @@ func (s *sample) serves(verb string) bool {
 	return len(s.Verbs) == 0 || slices.Contains(s.Verbs, verb)
 }
 
-// root is the path of the kind's group version.
+// root returns the path of the kind's group version.
 func (s *sample) root() string {
 	if s.group() == "" {
 		return "/api/" + s.Version
@@ -168,10 +168,10 @@ func (s *sample) root() string {
 	return "/apis/" + s.Version
 }
 
-// everywhere is the path of all objects of the kind.
+// everywhere returns the path of all objects of the kind.
 func (s *sample) everywhere() string { return s.root() + "/" + s.Resource }
 
-// in is the path of the objects in a namespace, if the kind has any.
+// in returns the path of the objects in a namespace, if the kind is namespaced.
 func (s *sample) in(namespace string) string {
 	if !s.Namespaced {
 		return s.everywhere()
@@ -181,7 +181,7 @@ func (s *sample) in(namespace string) string {
 
 var numbers atomic.Int64
 
-// make returns a new object with a name of its own.
+// make returns a new object with a unique name.
 func (s *sample) make(namespace string) (o object, name string) {
 	n := numbers.Add(1)
 	switch s.Name {
@@ -211,7 +211,7 @@ func (s *sample) named(namespace, name string) object {
 	return o
 }
 
-// filled returns a value of the sample with what it names filled in.
+// filled returns a value of the sample with its placeholders replaced.
 func (s *sample) filled(v any, namespace string) any {
 	text := string(encode(object{"v": v}))
 	text = strings.NewReplacer("$NAMESPACE", namespace).Replace(s.fill.Replace(text))

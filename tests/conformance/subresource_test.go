@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// podIn makes a pod.
+// podIn creates a pod.
 func podIn(t *testing.T, c *client, namespace, name string) (path string, o object) {
 	t.Helper()
 	path = "/api/v1/namespaces/" + namespace + "/pods/" + name
@@ -26,7 +26,8 @@ func podIn(t *testing.T, c *client, namespace, name string) (path string, o obje
 	return path, o
 }
 
-// S11: what replicates is scaled through a Scale, whatever it is.
+// All kinds with replicas are scaled through a Scale in the same way.
+// Proves S11.
 func TestScaleIsTheSameForAll(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "scale")
@@ -71,7 +72,8 @@ func TestScaleIsTheSameForAll(t *testing.T) {
 	}
 }
 
-// S11
+// A pod is bound once.
+// Proves S11.
 func TestPodsAreBoundOnce(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "binding")
@@ -119,7 +121,8 @@ func TestPodsAreBoundOnce(t *testing.T) {
 	c.must(t, 201, post("/api/v1/namespaces/binding/bindings", with(binding, "metadata.name", "q")))
 }
 
-// S11
+// A pod that is bound gets the topology labels of its node.
+// Proves S11.
 func TestPodsAreLabelledWithTheTopologyOfTheirNode(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "topology")
@@ -174,7 +177,8 @@ func TestPodsAreLabelledWithTheTopologyOfTheirNode(t *testing.T) {
 	}
 }
 
-// S11
+// Evictions respect disruption budgets.
+// Proves S11.
 func TestEvictionsHeedBudgets(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "eviction")
@@ -196,7 +200,7 @@ func TestEvictionsHeedBudgets(t *testing.T) {
 		"metadata": object{
 			"name": "b",
 		}, "spec": object{"minAvailable": 1, "selector": object{"matchLabels": object{"app": "held"}}}}))
-	// Somebody runs it, and it is ready: what has not begun disrupts nothing.
+	// The pod is bound and ready. Evicting a pod that has not started does not count as a disruption.
 	c.must(
 		t,
 		201,
@@ -238,7 +242,8 @@ func TestEvictionsHeedBudgets(t *testing.T) {
 	)
 }
 
-// S11
+// Ephemeral containers can be added to pods, but not removed.
+// Proves S11.
 func TestContainersAreAddedToPodsAndStay(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "ephemeral")
@@ -288,7 +293,8 @@ func TestContainersAreAddedToPodsAndStay(t *testing.T) {
 	)
 }
 
-// S11: a pod is resized in its cpu and memory, and in nothing else.
+// Only the CPU and memory of a pod can be resized.
+// Proves S11.
 func TestPodsAreResized(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "resize")
@@ -345,7 +351,8 @@ func TestPodsAreResized(t *testing.T) {
 	)
 }
 
-// S11: what a pod has as a whole is resized likewise.
+// The same holds for resources of the pod as a whole.
+// Proves S11.
 func TestPodsAreResizedAsAWhole(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "whole")
@@ -396,7 +403,8 @@ func merge(a, b object) object {
 	return out
 }
 
-// S11
+// Service accounts get tokens.
+// Proves S11.
 func TestServiceAccountsGetTokens(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "token")
@@ -475,7 +483,8 @@ func TestServiceAccountsGetTokens(t *testing.T) {
 	}
 }
 
-// S11: who asks is told who is asking, and what may be done.
+// Reviews return the client's identity and rights.
+// Proves S11.
 func TestReviewsAnswer(t *testing.T) {
 	c := shared(t)
 	me := c.must(t, 201, post("/apis/authentication.k8s.io/v1/selfsubjectreviews", object{}))
@@ -520,7 +529,8 @@ func TestReviewsAnswer(t *testing.T) {
 	}
 }
 
-// S11: a certificate is approved through the subresource, once, and the decision stays.
+// A certificate is approved through the subresource, once, and the decision cannot be changed.
+// Proves S11.
 func TestApprovalIsApart(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {

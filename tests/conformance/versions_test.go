@@ -11,7 +11,8 @@ import (
 	"clusterctl/certs"
 )
 
-// S11: what a list answers for each way to name a version, as the API's concepts tell it.
+// Lists respect each way to specify a version, as the API concepts describe it.
+// Proves S11.
 func TestReadsHeedResourceVersions(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "versions")
@@ -27,7 +28,7 @@ func TestReadsHeedResourceVersions(t *testing.T) {
 	for _, q := range []struct {
 		query string
 		want  []string
-		exact string // the version that the list has; empty: any
+		exact string // the version of the list; empty: any
 	}{
 		{"", []string{"b", "z"}, ""},
 		{"resourceVersion=" + last, []string{"b", "z"}, ""},
@@ -69,8 +70,9 @@ func TestReadsHeedResourceVersions(t *testing.T) {
 	}
 }
 
-// S11: a list whose state has been forgotten is told so, and may go on with what there is. A server that
-// was started after the state was knows nothing of it.
+// A list at a compacted version gets an error, and can continue with the present state. A server that was started after
+// that version does not know it.
+// Proves S11.
 func TestWhatIsForgottenIsExpired(t *testing.T) {
 	st := openStore(t)
 	first := serve(t, st)
@@ -91,7 +93,7 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.stop()
-	// Another server goes on with the list, as long as the store has not been compacted.
+	// Another server can continue the list until etcd is compacted.
 	second := serve(t, st)
 	c = second.as(t, certs.Admin())
 	if got := names(c.must(t, 200, get("%s?limit=1&continue=%s", path, url.QueryEscape(token))).items()); !slices.Equal(
@@ -131,7 +133,8 @@ func TestWhatIsForgottenIsExpired(t *testing.T) {
 	c.must(t, 200, get("%s?resourceVersion=%s&resourceVersionMatch=NotOlderThan", path, version))
 }
 
-// S11: remaining items are counted where nothing is selected, and not where something is.
+// Remaining items are counted without a selector, and not with one.
+// Proves S11.
 func TestPagesTellHowManyRemain(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "pages")
@@ -156,7 +159,8 @@ func TestPagesTellHowManyRemain(t *testing.T) {
 	}
 }
 
-// S11: lists above some size are compressed for those who take it.
+// Lists above a size are compressed for clients that accept it.
+// Proves S11.
 func TestLargeAnswersAreCompressed(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "large")

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// S11: who writes something doubtful, or asks for what is going away, is told, and served.
+// A write with a questionable value, and a request for a deprecated API, succeed with a warning.
+// Proves S11.
 func TestDoubtsAreTold(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "doubts")
@@ -60,7 +61,8 @@ func TestDoubtsAreTold(t *testing.T) {
 	}
 }
 
-// S11: nobody manages fields that a new object does not have, whatever was sent.
+// Fields that the server drops from a new object have no manager.
+// Proves S11.
 func TestWhatIsDroppedIsNotManaged(t *testing.T) {
 	c := shared(t)
 	c.namespace(t, "dropped")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stream is a watch under way.
+// stream is an open watch.
 type stream struct {
 	t      testing.TB
 	lines  chan object
@@ -19,7 +19,7 @@ type stream struct {
 	media  string
 }
 
-// watch begins a watch, which ends with the test.
+// watch opens a watch, which ends with the test.
 func (c *client) watch(t testing.TB, r call) *stream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Second)
@@ -55,7 +55,7 @@ func (c *client) watch(t testing.TB, r call) *stream {
 	return s
 }
 
-// next returns the next event, nil at the end of the stream.
+// next returns the next event, or nil at the end of the stream.
 func (s *stream) next() object {
 	s.t.Helper()
 	select {
@@ -67,7 +67,7 @@ func (s *stream) next() object {
 	return nil
 }
 
-// must holds the next event to be of a type and about a name.
+// must checks the type and the name of the next event.
 func (s *stream) must(kind, named string) object {
 	s.t.Helper()
 	e := s.next()
@@ -102,7 +102,7 @@ func watches(t *testing.T, s *subject) {
 		t.Errorf("added %v", got)
 	}
 	if _, some := decided[s.Kind]; some {
-		return // the server itself changes it, and tells
+		return // the server itself changes it, which causes events
 	}
 	changed := s.must(
 		t,
@@ -112,7 +112,7 @@ func watches(t *testing.T, s *subject) {
 	if got := w.must("MODIFIED", name(o)); version(got) != changed.text("metadata.resourceVersion") {
 		t.Errorf("modified %v, want %s", got, changed.text("metadata.resourceVersion"))
 	}
-	// What leaves the selection is deleted for this watch, and what comes back is added.
+	// An object that leaves the selection is deleted for this watch, and one that returns is added.
 	s.must(
 		t,
 		200,
@@ -124,7 +124,7 @@ func watches(t *testing.T, s *subject) {
 	s.erase(t, path)
 	for {
 		e := w.next()
-		if e["type"] == "MODIFIED" { // a deletion that somebody has to finish
+		if e["type"] == "MODIFIED" { // a deletion with a finalizer
 			continue
 		}
 		if e["type"] != "DELETED" || at(e, "object.metadata.name") != any(name(o)) {
@@ -157,7 +157,7 @@ func watches(t *testing.T, s *subject) {
 	s.refused(t, get("%s?watch=1&labelSelector=a%%20b", s.collection()), 400, "BadRequest", "")
 }
 
-// erase deletes an object whatever holds it.
+// erase deletes an object despite its finalizers.
 func (s *subject) erase(t testing.TB, path string) {
 	t.Helper()
 	if a := s.do(t, remove(path, object{"gracePeriodSeconds": 0})); a.code != 200 && a.code != 404 {
@@ -194,7 +194,7 @@ func watchesInitially(t *testing.T, s *subject) {
 		"&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&resourceVersion=0": true,
 	} {
 		if strings.HasSuffix(query, "resourceVersion=0") {
-			// Version 0 may answer with what was: it is enough that it answers.
+			// Version 0 may return an old state, so the test only checks that there is an answer.
 			s.watch(t, get("%s%s", base, query)).next()
 			continue
 		}

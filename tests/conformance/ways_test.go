@@ -9,16 +9,17 @@ import (
 	"testing"
 )
 
-// What is wrong in one way is answered to by each of the ways that objects come in: by upstream's documentation of
-// field validation, whoever sends a whole object hears 400, whoever patches one 422, and whoever applies one 500, since
-// it has no schema. What is wrong in words is told in the same words, whichever way it came: the samples say in which.
+// An object that is wrong in one way is sent in each way. By upstream's documentation of field validation, a whole
+// object with a wrong type is answered with 400 and a patch with 422. Apply is answered with 500, because the object
+// does not fit the schema. For invalid values the message is the same for all ways, and the samples contain it.
 
-// S11, S12: a kind's objects, good and wrong in one way each, are answered alike by POST and apply, and alike by PUT
-// and patch.
+// POST and apply give the same answer to objects of a kind, both to valid ones and to those that are wrong in one way.
+// So do PUT and patch.
+// Proves S11, S12.
 func TestEveryWayIsAnsweredAlike(t *testing.T) {
 	c := shared(t)
 	for _, s := range samples(t) {
-		// The server writes the status of an APIService whenever it has looked at who answers.
+		// The server writes the status of an APIService whenever it has checked the backend.
 		if s.Answered || s.Kind == "APIService" || elsewhere[s.String()] || !s.serves("patch") || !s.serves("update") {
 			continue
 		}
@@ -64,7 +65,7 @@ func takesGood(t *testing.T, s *subject, made object, path string) {
 	s.must(t, 200, patch(path+"?dryRun=All", "merge-patch+json", object{}))
 }
 
-// randoms are addresses, ports, times and names that are made for each object.
+// randoms matches addresses, ports, times and names that are generated for each object.
 var randoms = regexp.MustCompile(
 	`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|10\.(9[6-9]|1[01][0-9])\.[0-9]+\.[0-9]+|"(nodePort|healthCheckNodePort)":[0-9]+|[0-9a-f]{8}-[0-9a-f-]{27}|kube-api-access-[a-z0-9]+|x[0-9]+`,
 )
@@ -108,7 +109,7 @@ func refusesUnknown(t *testing.T, s *subject, made object, path string) {
 	s.refused(t, put(path+strict, twice(made)), 400, "BadRequest", `duplicate field "metadata.name"`)
 }
 
-// refusesTypes sends a list where each of the object's values is, of which none is one of lists.
+// refusesTypes replaces each value of the object with a list, which is valid for none of them.
 func refusesTypes(t *testing.T, s *subject, made object, path string) {
 	t.Helper()
 	wrong := []any{[]any{7}}
@@ -116,7 +117,7 @@ func refusesTypes(t *testing.T, s *subject, made object, path string) {
 	paths := []string{"metadata.labels", "metadata.annotations", "metadata.name"}
 	for _, p := range slices.Sorted(maps.Keys(o)) {
 		if p == "apiVersion" || p == "kind" || p == "metadata" || s.Kind == "ControllerRevision" && p == "data" {
-			continue // what a revision holds is whatever who writes it likes
+			continue // a revision may contain any data
 		}
 		paths = append(paths, p)
 		if in, ok := o[p].(object); ok && (s.Kind != "ConfigMap" && s.Kind != "Secret" || p != "data") {
@@ -129,7 +130,7 @@ func refusesTypes(t *testing.T, s *subject, made object, path string) {
 		bad := with(o, p, wrong)
 		s.refused(t, post(s.collection()+"?dryRun=All", bad), 400, "BadRequest", "cannot be handled as a "+s.Kind)
 		s.refused(t, put(path+"?dryRun=All", with(made, p, wrong)), 400, "BadRequest", "cannot be handled as a "+s.Kind)
-		if p != "metadata.name" { // it says which object is meant before it is looked at
+		if p != "metadata.name" { // the name is needed to find the object
 			s.refused(
 				t,
 				patch(path+"?dryRun=All", "merge-patch+json", with(object{}, p, wrong)),
@@ -148,7 +149,7 @@ func refusesTypes(t *testing.T, s *subject, made object, path string) {
 	}
 }
 
-// told is what is said of a refused object, without its name.
+// told returns the reason and the causes of a refusal, without the object's name.
 func told(a answer) string {
 	return fmt.Sprint(
 		a.code,
@@ -169,7 +170,7 @@ func refusesNewAlike(t *testing.T, s *subject, r refusal) {
 		patch(at+"?dryRun=All&fieldManager=m", "apply-patch+yaml", bad),
 	)
 	if applied.code == 500 && strings.Contains(applied.text("message"), "failed to create typed patch object") {
-		return // lists with keys have each of them once, before anybody looks at values
+		return // lists with unique keys are checked before values are validated
 	}
 	if told(posted) != told(applied) || posted.code != 422 {
 		t.Errorf(
@@ -187,7 +188,7 @@ func refusesOldAlike(t *testing.T, s *subject, made object, path string, r refus
 	t.Helper()
 	v := s.filled(r.Value, s.ns)
 	if _, ok := v.(object); ok {
-		return // a patch adds to what is there, where a whole object replaces it
+		return // a patch is merged with the present value, but a PUT replaces it
 	}
 	replaced, patched := s.do(
 		t,

@@ -22,7 +22,7 @@ func (s *subject) mustBeChanged(t *testing.T, o object) {
 	}
 }
 
-// subset says whether everything that is wanted is there; defaults may have joined it.
+// subset reports whether got contains everything in want. Defaults may be added.
 func subset(want, got any) bool {
 	switch w := want.(type) {
 	case object:
@@ -77,7 +77,7 @@ func updates(t *testing.T, s *subject) {
 		)
 		return
 	}
-	// Without a version an update is not guarded.
+	// An update without a version has no precondition.
 	s.must(t, 200, put(path, with(blind, "metadata.annotations", object{"blind": "yes"})))
 	tried := s.must(t, 200, put(path+"?dryRun=All", with(blind, "metadata.annotations", object{"tried": "yes"})))
 	if tried.text("metadata.annotations.tried") != "yes" {
@@ -152,16 +152,16 @@ func refusesUpdates(t *testing.T, s *subject) {
 	s.refused(t, put(missingPath, missing), 404, "NotFound", s.qualified()+` "`+name(missing)+`" not found`)
 }
 
-// upserts are the resources that an update creates when they are missing, as the
-// reference says with the answer 201 of "replace the specified".
+// upserts are the resources that an update creates if they do not exist. The reference documents the answer 201 of
+// "replace the specified" for them.
 var upserts = map[string]bool{
 	"leases": true, "events": true, "endpoints": true, "services": true, "limitranges": true, "podtemplates": true,
 	"roles": true, "rolebindings": true, "clusterroles": true, "clusterrolebindings": true, "priorityclasses": true,
 	"runtimeclasses": true,
 }
 
-// guarded are the resources that are never updated without saying which version was read: upstream calls it that
-// unconditional updates are not allowed.
+// guarded are the resources whose updates must contain the version that was read. Upstream does not allow unconditional
+// updates of them.
 var guarded = map[string]bool{
 	"leases": true, "runtimeclasses": true, "poddisruptionbudgets": true, "customresourcedefinitions": true,
 	"apiservices":                   true,
@@ -173,7 +173,7 @@ var guarded = map[string]bool{
 	"storageversionmigrations": true,
 }
 
-// unread is an object as somebody sends it who has read none, as far as that is let through.
+// unread returns an object without the version that was read, unless the resource requires it.
 func (s *subject) unread(o object) object {
 	if guarded[s.Resource] {
 		return o

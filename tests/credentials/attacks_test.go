@@ -97,7 +97,7 @@ func lease(name, holder string, seconds int) string {
 }
 
 // attacks returns the requests of an attacker who has a worker's credentials or the edit right in a namespace. The
-// numbers in comments group the attacks by topic. Proves S12.
+// numbers in comments group the attacks by topic.
 func attacks(t *testing.T) []attack {
 	t.Helper()
 	ingress, dns, network := certs.Replica("kube-ingress", "worker"), certs.Replica("kube-dns", "worker"),

@@ -29,7 +29,8 @@ type change struct {
 }
 
 // TestWhatEachCredentialMayDo compares the rights of all credentials on all kinds of machines with docs/credentials.md.
-// It also fails if a worker's credential can change objects of another machine. Proves S12.
+// It also fails if a worker's credential can change objects of another machine.
+// Proves S12.
 func TestWhatEachCredentialMayDo(t *testing.T) {
 	s := serve(t)
 	fixtures(t, s.as(certs.SuperAdmin()))

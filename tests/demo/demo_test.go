@@ -16,11 +16,10 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// limit is what one command may take.
+// limit is the longest time for one command.
 const limit = 2 * time.Minute
 
-// The demo is brought up as make demo does it, under a name of its own, and each command that it prints is run as it is
-// printed.
+// The demo is started as make demo does it, under a different name, and each command that it prints is run as printed.
 func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	bundle, err := cluster.Bundle()
 	if err != nil {
@@ -88,7 +87,7 @@ func TestTheCommandsToTryWorkAsPrinted(t *testing.T) {
 	}
 }
 
-// anonymous are the limits of the anonymous memory of idle daemons, in KiB: a quarter more than what was measured.
+// anonymous are the limits of the anonymous memory of idle daemons, in KiB: a quarter more than was measured.
 var anonymous = map[string]int{
 	"etcd": 20_000, "kube-apiserver": 31_000, "kube-controller-manager": 23_000, "kube-scheduler": 12_500,
 	"kube-dns":       11_600,

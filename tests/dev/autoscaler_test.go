@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// define has the API serve a kind without a schema.
+// define makes the API serve a kind without a schema.
 func define(t *testing.T, group, version, plural, kind string, more map[string]any) schema.GroupVersionResource {
 	t.Helper()
 	v := map[string]any{"name": version, "served": true, "storage": true,
@@ -97,7 +97,8 @@ func autoscalerSays(
 	return status
 }
 
-func TestADeploymentIsScaledByWhatItsPodsUseS33(t *testing.T) {
+// Proves S33.
+func TestADeploymentIsScaledByWhatItsPodsUse(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, func(d *appsv1.Deployment) {
@@ -136,7 +137,8 @@ func TestADeploymentIsScaledByWhatItsPodsUseS33(t *testing.T) {
 	})
 }
 
-func TestWhateverHasAScaleIsScaledS12(t *testing.T) {
+// Proves S12.
+func TestWhateverHasAScaleIsScaled(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	fleets := define(
@@ -175,7 +177,7 @@ func TestWhateverHasAScaleIsScaledS12(t *testing.T) {
 		ns,
 		autoscalingv2.ScalingActive,
 		"InvalidSelector",
-	) // at the next look, now that it is within its bounds
+	) // at the next evaluation, after it is within its bounds
 }
 
 func TestAnAutoscalerSaysWhyItDoesNotScale(t *testing.T) {

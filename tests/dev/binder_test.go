@@ -27,7 +27,7 @@ import (
 	"clusterctl/daemons/api/directory"
 )
 
-// class makes a StorageClass that goes with the test.
+// class creates a StorageClass that is deleted with the test.
 func class(t *testing.T, name string, change func(*storagev1.StorageClass)) {
 	t.Helper()
 	mode, grows := storagev1.VolumeBindingWaitForFirstConsumer, true
@@ -69,7 +69,7 @@ func claimFor(
 	)
 }
 
-// hostVolume makes a volume of a class.
+// hostVolume creates a volume of a class.
 func hostVolume(
 	t *testing.T,
 	name, class, capacity string,
@@ -98,7 +98,7 @@ func hostVolume(
 	return v
 }
 
-// claimUntil waits until a claim is as ok says.
+// claimUntil waits until ok accepts a claim.
 func claimUntil(
 	t *testing.T,
 	ns, name, what string,
@@ -155,7 +155,7 @@ func deleteClaim(t *testing.T, ns, name string) {
 
 func TestAClaimGetsTheSmallestVolumeAndKeepsItToItself(t *testing.T) {
 	t.Parallel()
-	ns := namespace(t) // is a name of its own, too
+	ns := namespace(t) // the namespace's name is also a unique name for the class
 	hostVolume(t, ns+"-big", ns, "20Gi", nil)
 	hostVolume(t, ns+"-fits", ns, "5Gi", nil)
 	hostVolume(t, ns+"-small", ns, "500Mi", nil)
@@ -178,7 +178,7 @@ func TestAClaimGetsTheSmallestVolumeAndKeepsItToItself(t *testing.T) {
 		v.Annotations["pv.kubernetes.io/bound-by-controller"] != "yes" {
 		t.Errorf("its volume is %+v %+v", v.ObjectMeta, v.Spec.ClaimRef)
 	}
-	// Made anew, the claim does not get what the former one wrote.
+	// A claim that is created again does not get the data of the former one.
 	deleteClaim(t, ns, "c")
 	volumeUntil(t, ns+"-fits", corev1.VolumeReleased)
 	claimFor(t, ns, "c", ns, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = ns + "-fits" })
@@ -187,12 +187,12 @@ func TestAClaimGetsTheSmallestVolumeAndKeepsItToItself(t *testing.T) {
 		c, err := client.CoreV1().PersistentVolumeClaims(ns).Get(ctx, "c", metav1.GetOptions{})
 		return err == nil && c.Status.Phase == corev1.ClaimPending, c
 	})
-	// Until an admin gives it free.
+	// The claim is bound after an administrator has removed the volume's claimRef.
 	if _, err := client.CoreV1().PersistentVolumes().Patch(t.Context(), ns+"-fits", types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	claimUntil(t, ns, "c", "the new claim to be bound", claimIs(corev1.ClaimBound))
-	// The volume taken from under it is lost.
+	// The claim is lost if its volume is given to another claim.
 	if _, err := client.CoreV1().PersistentVolumes().Patch(t.Context(), ns+"-fits", types.MergePatchType, []byte(`{"spec":{"claimRef":{"uid":"other"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -212,12 +212,12 @@ func TestAVolumeIsReservedByName(t *testing.T) {
 	if c := claimUntil(t, ns, "mine", "the claim to be bound", claimIs(corev1.ClaimBound)); c.Spec.VolumeName != ns {
 		t.Errorf("it has %q", c.Spec.VolumeName)
 	}
-	toldOf(t, ns, "other", "ProvisioningFailed") // there is no such class
+	toldOf(t, ns, "other", "ProvisioningFailed") // the class does not exist
 	v := volumeUntil(t, ns, corev1.VolumeBound)
 	if _, ours := v.Annotations["pv.kubernetes.io/bound-by-controller"]; ours {
 		t.Error("what was reserved says that the controller bound it")
 	}
-	// Nobody knows how to delete what nobody provisioned.
+	// A volume without a provisioner has no controller that can delete it.
 	if _, err := client.CoreV1().PersistentVolumes().Patch(t.Context(), ns, types.MergePatchType, []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestAPodsEphemeralVolumeGetsItsClaim(t *testing.T) {
 	})
 }
 
-// storageNode is a node whose kubelet is this test, and removes volumes when it is told to.
+// storageNode is the kubelet of a node in this test. It removes volumes on request if it is willing.
 type storageNode struct {
 	mu      sync.Mutex
 	willing bool
@@ -295,7 +295,7 @@ func (n *storageNode) times(what string) int {
 	return n.asked[what]
 }
 
-// join makes a Node of the kubelet, with a certificate that the cluster signed for it.
+// join creates a Node for the kubelet, with a certificate that the cluster signs for it.
 func (n *storageNode) join(t *testing.T, name string) {
 	t.Helper()
 	key := must[*ecdsa.PrivateKey](t)(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
@@ -368,7 +368,7 @@ func (n *storageNode) join(t *testing.T, name string) {
 	})
 }
 
-// It is alone in the cluster, since the others count the nodes.
+// This test does not run in parallel with others, because others count the nodes.
 func TestADirectoryIsMadeGrowsAndIsRemoved(t *testing.T) {
 	ns := namespace(t)
 	node := &storageNode{asked: map[string]int{}}
@@ -378,7 +378,7 @@ func TestADirectoryIsMadeGrowsAndIsRemoved(t *testing.T) {
 		t.Helper()
 		claimFor(t, ns, name, ns, nil)
 		toldOf(t, ns, name, "WaitForFirstConsumer")
-		// What the scheduler does when it has chosen a node for a pod with the claim.
+		// The scheduler does this when it has selected a node for a pod with the claim.
 		patch := []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"` + ns + `-node"}}}`)
 		if _, err := client.CoreV1().PersistentVolumeClaims(ns).Patch(t.Context(), name, types.MergePatchType, patch,
 			metav1.PatchOptions{}); err != nil {
@@ -410,7 +410,7 @@ func TestADirectoryIsMadeGrowsAndIsRemoved(t *testing.T) {
 		func(c *corev1.PersistentVolumeClaim) bool { return c.Status.Capacity.Storage().String() == "3Gi" },
 	)
 
-	// While the kubelet does not say that the directory is gone, the volume stays.
+	// The volume remains until the kubelet reports that the directory is removed.
 	deleteClaim(t, ns, "c")
 	volumeUntil(t, v.Name, corev1.VolumeReleased)
 	request := "DELETE /localVolumes/" + v.Name
@@ -430,7 +430,7 @@ func TestADirectoryIsMadeGrowsAndIsRemoved(t *testing.T) {
 		return gone(client.CoreV1().PersistentVolumes().Get(ctx, v.Name, metav1.GetOptions{}))
 	})
 
-	// Without its node, a volume stays and says why; with it, it goes.
+	// Without its node, a volume remains with an event for the reason. With the node, it is deleted.
 	v = claim("d")
 	if err := client.CoreV1().Nodes().Delete(t.Context(), ns+"-node", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -446,7 +446,7 @@ func TestADirectoryIsMadeGrowsAndIsRemoved(t *testing.T) {
 }
 
 func TestClaimsWithoutClassGetTheDefaultLater(t *testing.T) {
-	ns := namespace(t) // alone, since a default class is everybody's
+	ns := namespace(t) // not parallel, because a default class affects all tests
 	claimFor(t, ns, "c", ns, func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = nil })
 	toldOf(t, ns, "c", "FailedBinding")
 	class(t, ns, func(c *storagev1.StorageClass) {

@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A token signs what machines may know before they trust the cluster, for as long as it is good, and then goes.
-func TestABootstrapTokenSignsUntilItsTimeIsOverS12(t *testing.T) {
+// A token signs the ConfigMap that machines read before they trust the cluster. After its expiration it is deleted.
+// Proves S12.
+func TestABootstrapTokenSignsUntilItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	const id, key = "dev123", "jws-kubeconfig-dev123"
 	secrets, public := client.CoreV1().

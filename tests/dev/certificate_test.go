@@ -17,7 +17,8 @@ import (
 	"clusterctl/certs"
 )
 
-func TestAnApprovedRequestIsSignedS21(t *testing.T) {
+// Proves S21.
+func TestAnApprovedRequestIsSigned(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

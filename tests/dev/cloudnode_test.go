@@ -14,7 +14,8 @@ import (
 	"clusterctl/daemons/config/inventory"
 )
 
-func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
+// Proves S22.
+func TestNodesFollowTheInventoryOfMachines(t *testing.T) {
 	t.Parallel()
 	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	tell := func(data map[string]string) {
@@ -80,7 +81,7 @@ func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
 			return tainted(n, corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute), n.Spec.Taints
 		})
 	}
-	// An inventory that is broken, empty or gone says nothing of machines.
+	// An inventory that is invalid, empty or missing has no effect on nodes.
 	for why, data := range map[string]map[string]string{"unexpected EOF": {"shelf": "{"}, "it is empty": {}} {
 		tell(data)
 		until(t, "an event that says why nothing is decided", func(ctx context.Context) (bool, any) {
@@ -89,7 +90,8 @@ func TestNodesFollowTheInventoryOfMachinesS22(t *testing.T) {
 			)(
 				client.CoreV1().
 					Events("").
-					List(ctx, metav1.ListOptions{FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
+					List(ctx, metav1.ListOptions{
+						FieldSelector: "reason=InventoryUnavailable,involvedObject.name=rack"}),
 			)
 			return slices.ContainsFunc(
 				list.Items,

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestComponentStatusesAreHealthyS12(t *testing.T) {
+// Proves S12.
+func TestComponentStatusesAreHealthy(t *testing.T) {
 	t.Parallel()
 	until(t, "three healthy components", func(ctx context.Context) (bool, any) {
 		list, err := client.CoreV1().ComponentStatuses().List(ctx, metav1.ListOptions{})

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// cron is a cron job that is suspended, and was last due some minutes ago: once it is let go it is due at once.
+// cron creates a suspended cron job that was last due some minutes ago, so that it is due when it resumes.
 func cron(t *testing.T, ns string, change func(*batchv1.CronJobSpec), command ...string) {
 	t.Helper()
 	spec := podSpec(command...)
@@ -30,7 +30,7 @@ func cron(t *testing.T, ns string, change func(*batchv1.CronJobSpec), command ..
 	must[*batchv1.CronJob](t)(client.BatchV1().CronJobs(ns).Create(t.Context(), c, metav1.CreateOptions{}))
 }
 
-// overdue has it have missed its times of the last minutes, and lets it go.
+// overdue sets the last schedule time to five minutes ago, and resumes the cron job.
 func overdue(t *testing.T, ns string) {
 	t.Helper()
 	last := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().UTC().Add(-5*time.Minute).Format(time.RFC3339))
@@ -62,7 +62,8 @@ func happened(ctx context.Context, t *testing.T, ns, reason string) bool {
 	return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Source.Component == "cronjob-controller" })
 }
 
-func TestACronJobMakesJobsAndKeepsSomeS20(t *testing.T) {
+// Proves S20.
+func TestACronJobMakesJobsAndKeepsSome(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	cron(t, ns, func(s *batchv1.CronJobSpec) { s.SuccessfulJobsHistoryLimit = ptr.To(int32(0)) }, "true")
@@ -89,14 +90,15 @@ func TestACronJobMakesJobsAndKeepsSomeS20(t *testing.T) {
 	}
 }
 
-func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
+// Proves S20.
+func TestACronJobIsNotInItsOwnWay(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []batchv1.ConcurrencyPolicy{batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
 			ns := namespace(t)
-			// The first job is of a time before the last minute, so that another time is due as soon as every minute is
-			// one.
+			// The first job belongs to a time before the last minute, so that another time is due as soon as the
+			// schedule is every minute.
 			earlier := time.Now().UTC().Add(-3 * time.Minute)
 			cron(t, ns, func(s *batchv1.CronJobSpec) {
 				s.ConcurrencyPolicy, s.TimeZone, s.Schedule = policy, ptr.To("Etc/UTC"), earlier.Format("4 15 * * *")
@@ -136,8 +138,9 @@ func TestACronJobIsNotInItsOwnWayS20(t *testing.T) {
 	}
 }
 
-// What is deleted by somebody else is no longer called active, and the jobs of a cron job go with it.
-func TestTheJobsOfACronJobGoWithItS20(t *testing.T) {
+// A job that another client deletes is no longer active, and the jobs of a cron job are deleted with it.
+// Proves S20.
+func TestTheJobsOfACronJobGoWithIt(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	cron(t, ns, nil)

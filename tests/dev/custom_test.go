@@ -12,8 +12,9 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 )
 
-// TestInformersFollowCustomResourcesS12 drives a definition's objects as an operator does.
-func TestInformersFollowCustomResourcesS12(t *testing.T) {
+// TestInformersFollowCustomResources uses a definition's objects as an operator does.
+// Proves S12.
+func TestInformersFollowCustomResources(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	definitions := untyped.Resource(

@@ -50,7 +50,7 @@ func setImage(t *testing.T, ns, image string) {
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":%q}]}}}}`, image)
 }
 
-// rolledOut waits until a deployment is done, as kubectl rollout status judges it.
+// rolledOut waits until a rollout is complete by the criteria of kubectl rollout status.
 func rolledOut(t *testing.T, ns string) *appsv1.Deployment {
 	t.Helper()
 	var d *appsv1.Deployment
@@ -87,7 +87,8 @@ func images(t *testing.T, ns string) map[string]int {
 	return out
 }
 
-func TestADeploymentRollsOutAndUndoesToARevisionS19(t *testing.T) {
+// Proves S19.
+func TestADeploymentRollsOutAndUndoesToARevision(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 3, nil)
@@ -101,7 +102,7 @@ func TestADeploymentRollsOutAndUndoesToARevisionS19(t *testing.T) {
 	if got := images(t, ns); got["example.com/a:2"] != 3 || len(got) != 1 {
 		t.Errorf("images after the rollout: %v", got)
 	}
-	// kubectl rollout undo puts the template of a revision's set back.
+	// kubectl rollout undo restores the template of a revision's ReplicaSet.
 	var first *appsv1.ReplicaSet
 	for _, set := range sets(t, ns) {
 		if set.Annotations[revision] == "1" {
@@ -139,7 +140,8 @@ func TestADeploymentRollsOutAndUndoesToARevisionS19(t *testing.T) {
 	}
 }
 
-func TestAPausedDeploymentScalesButDoesNotRollS19(t *testing.T) {
+// Proves S19.
+func TestAPausedDeploymentScalesButDoesNotRoll(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
@@ -170,8 +172,9 @@ func TestAPausedDeploymentScalesButDoesNotRollS19(t *testing.T) {
 	}
 }
 
-// A rollout that cannot go on is scaled: both sets grow in proportion.
-func TestScalingAStuckRolloutGrowsAllSetsS19(t *testing.T) {
+// A rollout that cannot continue is scaled: both sets grow in proportion.
+// Proves S19.
+func TestScalingAStuckRolloutGrowsAllSets(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 4, func(d *appsv1.Deployment) {
@@ -182,7 +185,7 @@ func TestScalingAStuckRolloutGrowsAllSetsS19(t *testing.T) {
 		}
 	})
 	rolledOut(t, ns)
-	// Nobody can satisfy this selector, so the new pods stay pending.
+	// No node matches this selector, so the new pods stay pending.
 	patchDeployment(t, ns, `{"spec":{"template":{"spec":{"nodeSelector":{"no":"where"}}}}}`)
 	sizes := func() map[int32]int {
 		out := map[int32]int{}
@@ -209,8 +212,9 @@ func TestScalingAStuckRolloutGrowsAllSetsS19(t *testing.T) {
 	rolledOut(t, ns)
 }
 
-// Recreate never runs old and new pods side by side.
-func TestRecreateEndsOldPodsFirstS19(t *testing.T) {
+// Recreate never runs old and new pods at the same time.
+// Proves S19.
+func TestRecreateEndsOldPodsFirst(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, func(d *appsv1.Deployment) {
@@ -218,7 +222,7 @@ func TestRecreateEndsOldPodsFirstS19(t *testing.T) {
 		d.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
 	})
 	rolledOut(t, ns)
-	// The way back leads to a set that is there already.
+	// The way back uses an existing ReplicaSet.
 	for _, image := range []string{"example.com/a:2", "example.com/a:1"} {
 		setImage(t, ns, image)
 		until(t, "only new pods", func(context.Context) (bool, any) {
@@ -237,7 +241,8 @@ func TestRecreateEndsOldPodsFirstS19(t *testing.T) {
 	}
 }
 
-func TestARolloutThatDoesNotProgressSaysSoS19(t *testing.T) {
+// Proves S19.
+func TestARolloutThatDoesNotProgressSaysSo(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 1, func(d *appsv1.Deployment) {
@@ -265,7 +270,8 @@ func TestARolloutThatDoesNotProgressSaysSoS19(t *testing.T) {
 	})
 }
 
-func TestOldRevisionsBeyondTheLimitAreDroppedS19(t *testing.T) {
+// Proves S19.
+func TestOldRevisionsBeyondTheLimitAreDropped(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 1, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](1) })

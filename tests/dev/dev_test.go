@@ -1,5 +1,5 @@
-// Package dev tests the controllers against a real API server: one development cluster
-// (`clusterctl dev`) for all tests, driven from outside as any client would.
+// Package dev tests the controllers against a real API server: all tests use one development cluster (`clusterctl dev`)
+// as clients.
 package dev
 
 import (
@@ -25,18 +25,18 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// grace is the cluster's grace period for silent nodes: short, so that tests see its end.
+// grace is the cluster's grace period for nodes that stop reporting. It is short, so that tests can wait for its end.
 const grace = 3 * time.Second
 
-// What TestMain started, for all tests.
+// TestMain starts these for all tests.
 var (
 	client  *kubernetes.Clientset
 	untyped *dynamic.DynamicClient
 	config  *rest.Config
 	process *exec.Cmd
 
-	kubeconfig string // path of the cluster's
-	programs   string // folder of what is tested
+	kubeconfig string // path of the cluster's kubeconfig
+	programs   string // folder of the programs under test
 )
 
 func TestMain(m *testing.M) {
@@ -70,8 +70,7 @@ func main(m *testing.M) (code int, err error) {
 	return code, nil
 }
 
-// bundle returns the program to test, with etcd beside it: the bundle that was built,
-// or one that is built now.
+// bundle returns the program under test, with etcd beside it. It uses the built bundle, or builds the programs.
 func bundle(dir string) (string, error) {
 	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
 		return filepath.Join(built, "clusterctl"), nil
@@ -97,7 +96,7 @@ func bundle(dir string) (string, error) {
 	return filepath.Join(dir, "clusterctl"), nil
 }
 
-// start runs the cluster until stop is called, which fails when it did not end well.
+// start runs the cluster until stop is called. stop returns an error if the cluster did not end cleanly.
 func start(binary, dir string) (stop func() error, err error) {
 	process = exec.Command(
 		binary,
@@ -161,8 +160,8 @@ func start(binary, dir string) (stop func() error, err error) {
 	return nil, fmt.Errorf("the cluster did not start:\n%s", text)
 }
 
-// refusals are the lines of the cluster's log in which an account of kube-system, such as every controller is, may not
-// do something.
+// refusals returns the lines of the cluster's log in which an account of kube-system, such as a controller's, lacks a
+// right.
 func refusals(log string) (lines []string) {
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -176,7 +175,7 @@ func refusals(log string) (lines []string) {
 	return lines
 }
 
-// races returns the cluster's log from the first report of the race detector on; empty means that there is none.
+// races returns the cluster's log from the first report of the race detector. It is empty if there is no report.
 func races(log string) string {
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -201,12 +200,10 @@ func connect(path string) (err error) {
 	return err
 }
 
-// patience bounds what a test waits for: far longer than it should take, since other
-// work may share the machine.
+// patience is the maximum wait of a test. It is much longer than normal, because the machine may be busy.
 const patience = 30 * time.Second
 
-// until calls look until it says that it has seen what it looks for; what it says
-// otherwise ends in the failure.
+// until calls look until it returns true. After patience it fails the test with what look returned last.
 func until(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -226,8 +223,7 @@ func until(t *testing.T, what string, look func(ctx context.Context) (seen bool,
 	}
 }
 
-// always fails when look ever says no within a time that covers some rounds of the
-// controllers.
+// always fails the test if look returns false within a time that covers several rounds of the controllers.
 func always(t *testing.T, what string, look func(ctx context.Context) (fine bool, saw any)) {
 	t.Helper()
 	tick := time.NewTicker(15 * time.Millisecond)
@@ -261,8 +257,7 @@ func must[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// namespace makes a namespace of the test's own, ready for pods, that is deleted with
-// the test.
+// namespace creates a namespace for the test that is ready for pods. It is deleted with the test.
 func namespace(t *testing.T) string {
 	t.Helper()
 	made := must[*corev1.Namespace](t)(client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
@@ -280,7 +275,7 @@ func namespace(t *testing.T) string {
 	return made.Name
 }
 
-// podSpec runs on until it is stopped, or as a command says; a test's pods stop at once.
+// podSpec returns the spec of a pod that runs a command, or runs until it is deleted. Its grace period is zero.
 func podSpec(command ...string) corev1.PodSpec {
 	now := int64(0)
 	if len(command) == 0 {

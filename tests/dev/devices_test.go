@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// driver tells of devices of two nodes, as its plugins would, and has a class of its own.
+// driver publishes devices of two nodes, as a driver's plugins do, and creates a class for them.
 func driver(t *testing.T, name string, perNode int) {
 	t.Helper()
 	nodes := must[*corev1.NodeList](t)(client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}))
@@ -81,14 +81,15 @@ func template(t *testing.T, ns, class string, count int64) {
 		client.ResourceV1().ResourceClaimTemplates(ns).Create(t.Context(), &resourcev1.ResourceClaimTemplate{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "gpus",
-			}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
-				Requests: []resourcev1.DeviceRequest{
-					{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Count: count}},
-				}}}}}, metav1.CreateOptions{}),
+			}, Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{
+				Devices: resourcev1.DeviceClaim{
+					Requests: []resourcev1.DeviceRequest{
+						{Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Count: count}},
+					}}}}}, metav1.CreateOptions{}),
 	)
 }
 
-// claimed counts the pods that are ready, and demands that no device is in two claims.
+// claimed counts the ready and the waiting pods, and checks that no device is in two claims.
 func claimed(ctx context.Context, t *testing.T, ns string) (ready, waiting int, why string) {
 	t.Helper()
 	pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
@@ -146,7 +147,7 @@ func TestPodsOfATemplateGetDevicesAsFarAsThereAreAnyAndLeaveThemToOthers(t *test
 				why,
 			)
 	})
-	// What one leaves, another has.
+	// A device that a pod releases is given to another pod.
 	pods := must[*corev1.PodList](
 		t,
 	)(

@@ -7,8 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// S17: an event says which controller it is from, as its readers select by that.
-func TestEventsNameTheControllerThatTheyAreFromS17(t *testing.T) {
+// An event names its controller, because clients select events by it.
+// Proves S17.
+func TestEventsNameTheControllerThatTheyAreFrom(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 1, nil)
 	startJob(t, ns, nil, "true")

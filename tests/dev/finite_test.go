@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a chart's hook runs is an image with a command of its own, with an init container before it and a sidecar beside
-// it.
-func TestJobsOfUnknownImagesEndOnHollowNodesS19(t *testing.T) {
+// The hook of a chart runs an image with its own command, an init container before it and a sidecar.
+// Proves S19.
+func TestJobsOfUnknownImagesEndOnHollowNodes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
@@ -84,7 +84,8 @@ func TestASubPathMayBeAFileOnHollowNodes(t *testing.T) {
 	})
 }
 
-func TestTheServiceKubernetesHasAnEndpointS20(t *testing.T) {
+// Proves S20.
+func TestTheServiceKubernetesHasAnEndpoint(t *testing.T) {
 	t.Parallel()
 	until(t, "an endpoint and a slice", func(ctx context.Context) (bool, any) {
 		e, err := client.CoreV1().
@@ -101,7 +102,8 @@ func TestTheServiceKubernetesHasAnEndpointS20(t *testing.T) {
 	})
 }
 
-// Components that lead by a lease end when it cannot be renewed in time, as on a laptop that sleeps.
+// Components with a lease end if they cannot renew it in time, as on a laptop that sleeps. So a development cluster's
+// leases last a year.
 func TestADevelopmentClustersLeasesAreNotToBeRenewed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler"} {

@@ -44,8 +44,9 @@ func configMapGone(t *testing.T, ns, name string) {
 	})
 }
 
-// A chain of owners of several kinds goes from its beginning to its end.
-func TestBackgroundDeletionFollowsAChainAcrossKindsS21(t *testing.T) {
+// A chain of owners of several kinds is deleted from its beginning to its end.
+// Proves S21.
+func TestBackgroundDeletionFollowsAChainAcrossKinds(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	root := configMap(t, ns, "root", nil)
@@ -67,7 +68,8 @@ func TestBackgroundDeletionFollowsAChainAcrossKindsS21(t *testing.T) {
 	must[*corev1.ConfigMap](t)(client.CoreV1().ConfigMaps(ns).Get(t.Context(), "bystander", metav1.GetOptions{}))
 }
 
-func TestForegroundDeletionWaitsForWhatBlocksItS21(t *testing.T) {
+// Proves S21.
+func TestForegroundDeletionWaitsForWhatBlocksIt(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	root := configMap(t, ns, "root", nil)
@@ -90,7 +92,8 @@ func TestForegroundDeletionWaitsForWhatBlocksItS21(t *testing.T) {
 	configMapGone(t, ns, "loose")
 }
 
-func TestAForegroundDeletionOfADeploymentEndsWithItsPodsS21(t *testing.T) {
+// Proves S21.
+func TestAForegroundDeletionOfADeploymentEndsWithItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
@@ -107,8 +110,9 @@ func TestAForegroundDeletionOfADeploymentEndsWithItsPodsS21(t *testing.T) {
 	}
 }
 
-// What is orphaned keeps running, and a new owner with its selector adopts it.
-func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
+// Orphans keep running, and a new owner with their selector adopts them.
+// Proves S21.
+func TestOrphansStayAndAreAdoptedAgain(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
@@ -133,8 +137,9 @@ func TestOrphansStayAndAreAdoptedAgainS21(t *testing.T) {
 	}
 }
 
-// A second owner that lives keeps what the first one loses; the dead reference goes.
-func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
+// An object with another living owner stays when the first owner is deleted, and the dead reference is removed.
+// Proves S21.
+func TestWhatHasAnotherOwnerStays(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	one, two := configMap(t, ns, "one", nil), configMap(t, ns, "two", nil)
@@ -149,8 +154,9 @@ func TestWhatHasAnotherOwnerStaysS21(t *testing.T) {
 	configMapGone(t, ns, "shared")
 }
 
-// An owner that never was is no owner; one of a kind that is not served may come back.
-func TestOwnersThatAreMissingS21(t *testing.T) {
+// An owner that never existed counts as deleted. An owner of a kind that is not served may return.
+// Proves S21.
+func TestOwnersThatAreMissing(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	never := &corev1.ConfigMap{
@@ -158,7 +164,7 @@ func TestOwnersThatAreMissingS21(t *testing.T) {
 	}
 	configMap(t, ns, "dangling", owned(never, "v1", "ConfigMap", false))
 	configMap(t, ns, "strange", owned(never, "example.com/v1", "Widget", false))
-	// A cluster-scoped object of the same name and another UID is another object.
+	// A cluster-scoped object with the same name and another UID is another object.
 	other := must[*corev1.ConfigMap](
 		t,
 	)(
@@ -177,8 +183,10 @@ func TestOwnersThatAreMissingS21(t *testing.T) {
 	})
 }
 
-// An owner that the place of its dependent does not let one look for is not gone.
-func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
+// A cluster-scoped object cannot have an owner in a namespace. Such an owner cannot be looked up, so it does not count
+// as deleted.
+// Proves S21.
+func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespace(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	alive := configMap(t, ns, "alive", nil)
@@ -202,7 +210,7 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 				list.Items[0].InvolvedObject.UID == role.UID, list.Items
 		})
 	}
-	// Nor does it keep what it calls its owner.
+	// Such a dependent is not deleted with the owner, and does not delay the deletion of the owner.
 	deleteConfigMap(t, ns, "alive", metav1.DeletePropagationForeground)
 	configMapGone(t, ns, "alive")
 	always(t, "a cluster-scoped object went with an owner that it cannot have", func(ctx context.Context) (bool, any) {
@@ -216,8 +224,9 @@ func TestAClusterScopedObjectIsKeptWhoseOwnerHasANamespaceS21(t *testing.T) {
 	})
 }
 
-// Objects that own each other in a circle go all the same, whichever is deleted, and when all are.
-func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
+// Objects that own each other in a cycle are deleted, whichever of them is deleted first, and if all are.
+// Proves S21.
+func TestAForegroundDeletionBreaksCirclesOfOwners(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range [][]string{{"a"}, {"b"}, {"c", "a", "b"}} {
 		ns := namespace(t)
@@ -231,7 +240,7 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 				ConfigMaps(ns).
 				Delete(t.Context(), name,
 					metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)})
-			if err != nil && !apierrors.IsNotFound(err) { // it may be gone with the one before it
+			if err != nil && !apierrors.IsNotFound(err) { // it may have been deleted with the previous one
 				t.Fatal(err)
 			}
 		}
@@ -241,8 +250,9 @@ func TestAForegroundDeletionBreaksCirclesOfOwnersS21(t *testing.T) {
 	}
 }
 
-// Pods in the hands of a set that is gone go even when the set was deleted as an orphan maker's child.
-func TestDeletingAReplicaSetInTheBackgroundEndsItsPodsS21(t *testing.T) {
+// If a Deployment is deleted in the background, its ReplicaSets and their pods are deleted too.
+// Proves S21.
+func TestDeletingAReplicaSetInTheBackgroundEndsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(

@@ -10,9 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestHelmInstallsUpgradesRollsBackAndUninstallsS12 drives the cluster by the real helm,
-// with a chart that brings a definition, objects of it, hooks and a workload.
-func TestHelmInstallsUpgradesRollsBackAndUninstallsS12(t *testing.T) {
+// TestHelmInstallsUpgradesRollsBackAndUninstalls uses the real helm with a chart that has a definition, objects of
+// it, hooks and a workload.
+// Proves S12.
+func TestHelmInstallsUpgradesRollsBackAndUninstalls(t *testing.T) {
 	path := program(t, "helm", "../tools", "helm.sh/helm/v4/cmd/helm")
 	ns := namespace(t)
 	helm := func(args ...string) (string, error) {
@@ -68,7 +69,7 @@ func TestHelmInstallsUpgradesRollsBackAndUninstallsS12(t *testing.T) {
 	}
 	is("second", "2", 3)
 	works("Rollback was a success", "rollback", "shop", "1", "--wait", "--timeout", "60s")
-	is("first", "1", 2) // as the release was rendered then
+	is("first", "1", 2) // as the release was rendered at its installation
 	works("shop.example.com/v1", "get", "manifest", "shop")
 	works("superseded", "history", "shop")
 	works("uninstalled", "uninstall", "shop", "--wait", "--timeout", "60s")

@@ -17,11 +17,12 @@ import (
 	"clusterctl/daemons/run"
 )
 
-// S07: HTTP/2 is spoken as RFC 9113 and RFC 7541 say, by the tests of h2spec, the strict ones included.
-func TestHTTP2IsSpokenAsSpecifiedS07(t *testing.T) {
-	// Where a test sends something wrong after a request that has not ended, an answer that does not wait for the end
-	// of the request may come first, and what is sent after that is rightly ignored: those are for a handler that
-	// waits.
+// HTTP/2 conforms to RFC 9113 and RFC 7541, according to the tests of h2spec, including the strict ones.
+// Proves S07.
+func TestHTTP2IsSpokenAsSpecified(t *testing.T) {
+	// Some tests send an error after an incomplete request. A handler that does not wait for the end of the request may
+	// answer first, and then what follows is correctly ignored. So these tests run against a handler that waits, and
+	// not against the API server.
 	t.Run("by the API server", func(t *testing.T) {
 		server, err := url.Parse(config.Host)
 		if err != nil {
@@ -61,7 +62,7 @@ func TestHTTP2IsSpokenAsSpecifiedS07(t *testing.T) {
 	})
 }
 
-// h2spec runs those of its tests that are named, all if none is.
+// h2spec runs the named tests of h2spec, or all without names.
 func h2spec(t *testing.T, address, path string, tests ...string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -88,7 +89,7 @@ func h2spec(t *testing.T, address, path string, tests ...string) {
 	}
 }
 
-// serveWhole answers requests once all of them has come, as the API server does requests with a body.
+// serveWhole answers each request after it has received all of it, as the API server does for requests with a body.
 func serveWhole(t *testing.T) (address string) {
 	t.Helper()
 	ca, err := certs.NewCA("localhost", 0, time.Now())
@@ -114,7 +115,7 @@ func serveWhole(t *testing.T) (address string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.ServeTLS(own.Listen(ln), "", "") // it ends when it is closed
+		_ = server.ServeTLS(own.Listen(ln), "", "") // returns when the server is closed
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()

@@ -14,9 +14,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A policy lets pods be made by one account alone, and replica sets by another: what controllers make says who they
-// are.
-func TestControllersWriteAsAccountsOfTheirOwnS12(t *testing.T) {
+// A policy allows only one account to create pods, and only another to create replica sets. This shows that controllers
+// write with their own accounts.
+// Proves S12.
+func TestControllersWriteAsAccountsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	policies, bindings := client.AdmissionregistrationV1().
@@ -100,7 +101,8 @@ func TestControllersWriteAsAccountsOfTheirOwnS12(t *testing.T) {
 	})
 }
 
-func TestAControllersAccountMayNotDoAnothersWorkS12(t *testing.T) {
+// Proves S12.
+func TestAControllersAccountMayNotDoAnothersWork(t *testing.T) {
 	t.Parallel()
 	accounts := client.CoreV1().ServiceAccounts(metav1.NamespaceSystem)
 	until(t, "the account", func(ctx context.Context) (bool, any) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// startJob makes a job whose pods run a command, never restarted in place.
+// startJob creates a job whose pods run a command and are not restarted in place.
 func startJob(t *testing.T, ns string, change func(*batchv1.JobSpec), command ...string) {
 	t.Helper()
 	spec := podSpec(command...)
@@ -27,7 +27,7 @@ func startJob(t *testing.T, ns string, change func(*batchv1.JobSpec), command ..
 	must[*batchv1.Job](t)(client.BatchV1().Jobs(ns).Create(t.Context(), j, metav1.CreateOptions{}))
 }
 
-// jobUntil waits until the job's status is as ok says.
+// jobUntil waits until ok accepts the job's status.
 func jobUntil(t *testing.T, ns, what string, ok func(batchv1.JobStatus) bool) batchv1.JobStatus {
 	t.Helper()
 	var s batchv1.JobStatus
@@ -50,7 +50,7 @@ func ended(kind batchv1.JobConditionType, reason string) func(batchv1.JobStatus)
 	}
 }
 
-// noneHeld waits until no pod of the job waits to be counted.
+// noneHeld waits until no pod of the job has the finalizer for counting.
 func noneHeld(t *testing.T, ns string) {
 	t.Helper()
 	until(t, "all pods to be counted", func(context.Context) (bool, any) {
@@ -63,7 +63,8 @@ func noneHeld(t *testing.T, ns string) {
 	})
 }
 
-func TestAParallelJobRunsToItsCompletionsS19(t *testing.T) {
+// Proves S19.
+func TestAParallelJobRunsToItsCompletions(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(
@@ -87,7 +88,8 @@ func TestAParallelJobRunsToItsCompletionsS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestAnIndexedJobCompletesEachIndexOnceS19(t *testing.T) {
+// Proves S19.
+func TestAnIndexedJobCompletesEachIndexOnce(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) {
@@ -112,7 +114,8 @@ func TestAnIndexedJobCompletesEachIndexOnceS19(t *testing.T) {
 	}
 }
 
-func TestAJobFailsAtItsBackoffLimitS19(t *testing.T) {
+// Proves S19.
+func TestAJobFailsAtItsBackoffLimit(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.BackoffLimit = ptr.To[int32](0) }, "false")
@@ -124,7 +127,8 @@ func TestAJobFailsAtItsBackoffLimitS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestAJobFailsAtItsDeadlineAndStopsItsPodsS19(t *testing.T) {
+// Proves S19.
+func TestAJobFailsAtItsDeadlineAndStopsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(
@@ -143,7 +147,8 @@ func TestAJobFailsAtItsDeadlineAndStopsItsPodsS19(t *testing.T) {
 	})
 }
 
-func TestASuspendedJobStopsItsPodsAndResumesS19(t *testing.T) {
+// Proves S19.
+func TestASuspendedJobStopsItsPodsAndResumes(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.Suspend, s.Parallelism = ptr.To(true), ptr.To[int32](2) })
@@ -173,8 +178,9 @@ func TestASuspendedJobStopsItsPodsAndResumesS19(t *testing.T) {
 	}
 }
 
-// A job whose pods never find a node can be ended, and its pods go.
-func TestPodsThatNeverRanAreLetGoS19(t *testing.T) {
+// A job whose pods are never scheduled can be ended, and its pods are deleted.
+// Proves S19.
+func TestPodsThatNeverRanAreLetGo(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.Template.Spec.NodeSelector = map[string]string{"no": "where"} })
@@ -186,7 +192,8 @@ func TestPodsThatNeverRanAreLetGoS19(t *testing.T) {
 	until(t, "no pod", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
-func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLiveS21(t *testing.T) {
+// Proves S21.
+func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLive(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(s *batchv1.JobSpec) { s.TTLSecondsAfterFinished = ptr.To[int32](1) }, "true")
@@ -197,9 +204,9 @@ func TestAFinishedJobGoesWithItsPodsAfterItsTimeToLiveS21(t *testing.T) {
 	until(t, "its pods to go", func(context.Context) (bool, any) { n := len(podsOf(t, ns, "")); return n == 0, n })
 }
 
-func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
+func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // Proves S20.
 	ns := namespace(t)
-	for range 2 { // the second has the name of the first
+	for range 2 { // the second job has the name of the first
 		startJob(t, ns, nil, "sleep")
 		until(t, "a pod of the job", func(context.Context) (bool, any) { return len(podsOf(t, ns, "")) > 0, nil })
 		background := metav1.DeletePropagationBackground
@@ -215,9 +222,10 @@ func TestPodsOfAJobThatIsDeletedAreLetGo(t *testing.T) { // S20
 	)
 }
 
-// A pod that no job counts any more, because it was orphaned or its labels were changed, is
-// held by nobody; one that a job takes in is counted.
-func TestPodsThatAJobReleasedAreHeldByNobodyS19(t *testing.T) {
+// A pod that no longer belongs to a job, because it was orphaned or its labels were changed, loses the job's finalizer.
+// A pod that a job adopts is counted.
+// Proves S19.
+func TestPodsThatAJobReleasedAreHeldByNobody(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, nil)
@@ -250,8 +258,9 @@ func TestPodsThatAJobReleasedAreHeldByNobodyS19(t *testing.T) {
 	}
 }
 
-// A job that another controller runs is left alone.
-func TestAJobOfAnotherControllerIsLeftAloneS19(t *testing.T) {
+// The job controller ignores a job that another controller manages.
+// Proves S19.
+func TestAJobOfAnotherControllerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, func(j *batchv1.JobSpec) { j.ManagedBy = ptr.To("example.com/queue") })

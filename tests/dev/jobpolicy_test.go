@@ -26,7 +26,8 @@ func onExit(action batchv1.PodFailurePolicyAction, code int32) *batchv1.PodFailu
 		}}}}
 }
 
-func TestAJobFailsAtOnceByItsPodFailurePolicyS19(t *testing.T) {
+// Proves S19.
+func TestAJobFailsAtOnceByItsPodFailurePolicy(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(
@@ -45,7 +46,8 @@ func TestAJobFailsAtOnceByItsPodFailurePolicyS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestIndexesFailByThemselvesS19(t *testing.T) {
+// Proves S19.
+func TestIndexesFailByThemselves(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, indexedJob(2, func(s *batchv1.JobSpec) { s.BackoffLimitPerIndex = ptr.To[int32](1) }), "false")
@@ -63,7 +65,8 @@ func TestIndexesFailByThemselvesS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestAnIndexIsGivenUpByARuleAndMoreThanMayFailTheJobS19(t *testing.T) {
+// Proves S19.
+func TestAnIndexIsGivenUpByARuleAndMoreThanMayFailTheJob(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, indexedJob(3, func(s *batchv1.JobSpec) {
@@ -78,7 +81,8 @@ func TestAnIndexIsGivenUpByARuleAndMoreThanMayFailTheJobS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestAJobIsCompleteByItsSuccessPolicyS19(t *testing.T) {
+// Proves S19.
+func TestAJobIsCompleteByItsSuccessPolicy(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, indexedJob(3, func(s *batchv1.JobSpec) {
@@ -99,7 +103,8 @@ func TestAJobIsCompleteByItsSuccessPolicyS19(t *testing.T) {
 	noneHeld(t, ns)
 }
 
-func TestAnIndexedJobIsMadeSmallerAndLargerWhileItRunsS19(t *testing.T) {
+// Proves S19.
+func TestAnIndexedJobIsMadeSmallerAndLargerWhileItRuns(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	startJob(t, ns, indexedJob(2, func(*batchv1.JobSpec) {}))

@@ -24,9 +24,10 @@ import (
 	"clusterctl/provision/workload"
 )
 
-// A kubelet that nobody knows asks for its node's certificate with a bootstrap token, gets it without anybody's doing,
-// and is that node then; with a token that is no node's, or has been taken back, it gets nothing.
-func TestAKubeletJoinsByATokenS21(t *testing.T) {
+// An unknown kubelet requests its node's certificate with a bootstrap token. It gets the certificate automatically, and
+// has the node's identity then. With a token of another kind, or a revoked one, it gets nothing.
+// Proves S21.
+func TestAKubeletJoinsByAToken(t *testing.T) {
 	live, err := workload.Connect(
 		[]string{strings.TrimPrefix(config.Host, "https://")},
 		config.CAData,
@@ -107,7 +108,7 @@ func TestAKubeletJoinsByATokenS21(t *testing.T) {
 	if err := live.DeleteToken(t.Context(), token.ID); err != nil {
 		t.Fatal(err)
 	}
-	// It needs the token no more: what it has is good, and is renewed with itself.
+	// It no longer needs the token: its certificate is valid, and authenticates its own renewal.
 	if err := kubelet.Join(t.Context(), cfg, log); err != nil {
 		t.Error(err)
 	}
@@ -136,11 +137,11 @@ func TestAKubeletJoinsByATokenS21(t *testing.T) {
 	}
 }
 
-// serves has the kubelet of a node ask for a serving certificate, which it gets when somebody approves of it, keeps,
-// and asks for anew when its addresses are others.
+// serves makes the kubelet of a node request a serving certificate. It gets the certificate after an approval, keeps
+// it, and requests another when its addresses change.
 func serves(t *testing.T, node kubernetes.Interface, dir string) {
 	t.Helper()
-	// current waits until the certificate has as many addresses.
+	// current waits until the certificate has the given number of addresses.
 	current := func(addresses int, ips ...string) *x509.Certificate {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -157,7 +158,9 @@ func serves(t *testing.T, node kubernetes.Interface, dir string) {
 			if c := asking.Current(); c != nil && len(c.Leaf.IPAddresses) == addresses {
 				return c.Leaf
 			}
-			for _, r := range must[*certificatesv1.CertificateSigningRequestList](t)(client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})).Items {
+			requests := client.CertificatesV1().CertificateSigningRequests()
+			list := must[*certificatesv1.CertificateSigningRequestList](t)(requests.List(ctx, metav1.ListOptions{}))
+			for _, r := range list.Items {
 				if r.Spec.SignerName == certificatesv1.KubeletServingSignerName && len(r.Status.Conditions) == 0 {
 					r.Status.Conditions = append(
 						r.Status.Conditions,

@@ -28,7 +28,7 @@ func metricsClient(t *testing.T, c *rest.Config) *versioned.Clientset {
 	return must[*versioned.Clientset](t)(versioned.NewForConfig(c))
 }
 
-// measured waits until it is known what a number of pods use, measured wholly after a time.
+// measured waits until the metrics of a number of pods are available, with measurements that began after a time.
 func measured(t *testing.T, ns string, pods int, since time.Time) (list *v1beta1.PodMetricsList) {
 	t.Helper()
 	metrics := metricsClient(t, config)
@@ -146,7 +146,7 @@ func TestTheMetricsServerIsAnAPIServerBehindTheClusters(t *testing.T) {
 				raw,
 			)
 	})
-	// Nobody else is answered there, whatever he says of himself and whatever certificate he has.
+	// It answers only the API server, whatever user another client claims in headers and whatever certificate it has.
 	service := must[*corev1.Service](
 		t,
 	)(

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
+// Proves S20.
+func TestEndpointsOfAServiceWithoutASelectorAreMirrored(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	services, endpoints := client.CoreV1().Services(ns), client.CoreV1().Endpoints(ns)
@@ -92,7 +93,7 @@ func TestEndpointsOfAServiceWithoutASelectorAreMirroredS20(t *testing.T) {
 		t,
 	)(
 		endpoints.Get(t.Context(), "old", metav1.GetOptions{}),
-	) // they are not the controllers' to delete
+	) // the controllers must not delete it
 }
 
 func TestTrafficDistributionIsHinted(t *testing.T) {

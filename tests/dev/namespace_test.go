@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestANamespaceGoesWhenItsContentHasGoneS20(t *testing.T) {
+// Proves S20.
+func TestANamespaceGoesWhenItsContentHasGone(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	deploy(t, ns, 2, nil)
@@ -56,7 +57,8 @@ func TestANamespaceGoesWhenItsContentHasGoneS20(t *testing.T) {
 	})
 }
 
-func TestNamespacesKeepTheirDefaultAccountAndTheRootCAS20(t *testing.T) {
+// Proves S20.
+func TestNamespacesKeepTheirDefaultAccountAndTheRootCA(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	bundle := func(ctx context.Context) (bool, any) {
@@ -84,8 +86,9 @@ func TestNamespacesKeepTheirDefaultAccountAndTheRootCAS20(t *testing.T) {
 	})
 }
 
-// What protects pods, and what they use, is there until the last of them has ended.
-func TestANamespacesPodsGoBeforeAllElseS20(t *testing.T) {
+// Objects that protect pods, and objects that pods use, remain until the last pod has ended.
+// Proves S20.
+func TestANamespacesPodsGoBeforeAllElse(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{

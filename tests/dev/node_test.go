@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// silentNode makes a node that reports once and then never again.
+// silentNode creates a node that reports once and then never again.
 func silentNode(t *testing.T, name string) {
 	t.Helper()
 	n := must[*corev1.Node](
@@ -55,7 +55,7 @@ func silentNode(t *testing.T, name string) {
 	})
 }
 
-// podOn makes a pod on a node by hand, ready, as that node's kubelet would have said.
+// podOn creates a ready pod on a node, as with the status of that node's kubelet.
 func podOn(t *testing.T, ns, name, node string, tolerations ...corev1.Toleration) {
 	t.Helper()
 	spec := podSpec()
@@ -81,7 +81,8 @@ func tainted(n *corev1.Node, key string, effect corev1.TaintEffect) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
 }
 
-func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
+// Proves S04.
+func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBack(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	silentNode(t, "silent")
@@ -114,7 +115,7 @@ func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
 		}
 		return pod.DeletionTimestamp != nil, pod.Status.Conditions
 	})
-	for _, name := range []string{"ever", "usual"} { // for good, and for the five minutes of the default
+	for _, name := range []string{"ever", "usual"} { // tolerations without an end, and with the default of five minutes
 		if pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), name,
 			metav1.GetOptions{})); pod.DeletionTimestamp != nil {
 			t.Errorf("pod %s is evicted", name)
@@ -128,7 +129,7 @@ func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
 			}
 		}
 	}
-	// A sign of life: the lease is renewed and Ready is said again.
+	// The node reports again: the lease is renewed and Ready is true.
 	lease := must[*coordinationv1.Lease](
 		t,
 	)(
@@ -157,7 +158,8 @@ func TestASilentNodeIsTaintedItsPodsLeaveAndItComesBackS04(t *testing.T) {
 	})
 }
 
-func TestPodsOfANodeThatIsGoneAreCollectedS21(t *testing.T) {
+// Proves S21.
+func TestPodsOfANodeThatIsGoneAreCollected(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	silentNode(t, "removed")
@@ -170,7 +172,8 @@ func TestPodsOfANodeThatIsGoneAreCollectedS21(t *testing.T) {
 	})
 }
 
-func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPodsS04(t *testing.T) {
+// Proves S04.
+func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPods(t *testing.T) {
 	ns := namespace(t)
 	deploy(t, ns, 3, nil)
 	rolledOut(t, ns)
@@ -194,14 +197,15 @@ func TestATaintThatIsNotToleratedEvictsAndDrainingMovesPodsS04(t *testing.T) {
 	})
 }
 
-func TestEveryNodeGetsAPodNetworkOfItsOwnS04(t *testing.T) {
+// Proves S04.
+func TestEveryNodeGetsAPodNetworkOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"extra-1", "extra-2", "extra-3", "extra-4"} {
 		must[*corev1.Node](
 			t,
 		)(
 			client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
-				// In a zone of their own, their silence is no outage of the others'.
+				// The zone is separate, so that these nodes do not count as an outage of the others.
 				Labels: map[string]string{corev1.LabelTopologyZone: "extra"}}}, metav1.CreateOptions{}),
 		)
 		t.Cleanup(func() {
@@ -226,7 +230,7 @@ func TestEveryNodeGetsAPodNetworkOfItsOwnS04(t *testing.T) {
 	})
 }
 
-// The nodes of a development cluster have no logs, and that is what one is told.
+// The nodes of a development cluster have no logs, and the error states this.
 func TestLogsOfAPretendedNodeAreRefusedClearly(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -244,9 +248,9 @@ func TestLogsOfAPretendedNodeAreRefusedClearly(t *testing.T) {
 	}
 }
 
-// What was deleted on a node that people declared out of service goes without the word of its kubelet, which is not
-// coming.
-func TestPodsOfANodeThatIsOutOfServiceAreLetGoS04(t *testing.T) {
+// Deleted pods on a node that was declared out of service are removed without their kubelet, which will not report.
+// Proves S04.
+func TestPodsOfANodeThatIsOutOfServiceAreLetGo(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	name := ns + "-out"

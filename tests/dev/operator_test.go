@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// free returns an address of loopback that nobody listens on.
+// free returns an unused loopback address.
 func free(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,10 +25,10 @@ func free(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// TestAnOperatorWithWebhooksWorksS12 runs an operator of controller-runtime's outside the
-// cluster, as its developers do: a definition of two versions, one conversion webhook,
-// one that defaults, and one that judges.
-func TestAnOperatorWithWebhooksWorksS12(t *testing.T) {
+// TestAnOperatorWithWebhooksWorks runs an operator with controller-runtime outside the cluster, as its developers
+// do: a definition of two versions with webhooks for conversion, defaults and validation.
+// Proves S12.
+func TestAnOperatorWithWebhooksWorks(t *testing.T) {
 	ns := namespace(t)
 	definitions := untyped.Resource(
 		schema.GroupVersionResource{
@@ -77,7 +77,7 @@ func TestAnOperatorWithWebhooksWorksS12(t *testing.T) {
 		}
 		return answer.Body.Close() == nil && answer.StatusCode == http.StatusOK, answer.Status
 	})
-	// What is written in one version is put to the webhooks of the other.
+	// A write in one version is sent to the webhooks of the other.
 	must[*unstructured.Unstructured](
 		t,
 	)(

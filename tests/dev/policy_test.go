@@ -9,9 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAPolicyTellsWhichExpressionsDoNotFitS12(t *testing.T) {
+// Proves S12.
+func TestAPolicyTellsWhichExpressionsDoNotFit(t *testing.T) {
 	t.Parallel()
-	name := namespace(t) // is a name of its own, too
+	name := namespace(t) // the namespace's name is also a unique name for the policy
 	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	must[*admissionregistrationv1.ValidatingAdmissionPolicy](
 		t,

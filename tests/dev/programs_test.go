@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// program returns the path of a program that drives the cluster: from the bundle that
-// was built, or built now from a package in a folder.
+// program returns the path of a program that uses the cluster. It is from the built bundle, or is built from a package
+// in a folder.
 func program(t *testing.T, name, folder, pkg string) string {
 	t.Helper()
 	path := filepath.Join(programs, name)
@@ -29,7 +29,7 @@ func program(t *testing.T, name, folder, pkg string) string {
 	return path
 }
 
-// runs runs a program to its end and returns what it prints.
+// runs runs a program to its end and returns its output.
 func runs(t *testing.T, path string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -44,7 +44,7 @@ func runs(t *testing.T, path string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// background runs a program until the test ends, which shows what it said if it failed.
+// background runs a program until the test ends, and shows its output if the test failed.
 func background(t *testing.T, path string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(path, args...)

@@ -9,7 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
+// Proves S12.
+func TestAClaimInUseStaysUntilItsPodIsGone(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	claim := must[*corev1.PersistentVolumeClaim](
@@ -27,7 +28,7 @@ func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
 		t.Errorf("a new claim has the finalizers %q", claim.Finalizers)
 	}
 	spec := podSpec()
-	spec.NodeName = "node-1" // where it waits for its claim, which nobody binds
+	spec.NodeName = "node-1" // the pod waits there for its claim, which stays unbound
 	spec.Volumes = []corev1.Volume{
 		{
 			Name: "v",
@@ -62,9 +63,10 @@ func TestAClaimInUseStaysUntilItsPodIsGoneS12(t *testing.T) {
 	})
 }
 
-func TestABoundVolumeStaysS12(t *testing.T) {
+// Proves S12.
+func TestABoundVolumeStays(t *testing.T) {
 	t.Parallel()
-	name := namespace(t) // is a name of its own, too
+	name := namespace(t) // the namespace's name is also a unique name for the class
 	hostVolume(t, name, name, "1Gi", nil)
 	claimFor(t, name, "disk", name, nil)
 	claimUntil(t, name, "disk", "the claim to be bound", claimIs(corev1.ClaimBound))

@@ -16,14 +16,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// quotaOf makes a quota.
+// quotaOf creates a quota.
 func quotaOf(t *testing.T, namespace, name string, spec corev1.ResourceQuotaSpec) {
 	t.Helper()
 	must[*corev1.ResourceQuota](t)(client.CoreV1().ResourceQuotas(namespace).Create(t.Context(),
 		&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}, metav1.CreateOptions{}))
 }
 
-// uses waits until a quota's status is what it should be.
+// uses waits until a quota's status has the given values.
 func uses(t *testing.T, namespace, name string, pairs ...string) {
 	t.Helper()
 	until(t, fmt.Sprintf("quota %s to say %v", name, pairs), func(ctx context.Context) (bool, any) {
@@ -48,7 +48,8 @@ func hard(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
+// Proves S12.
+func TestAQuotaShowsWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	quotaOf(
@@ -160,7 +161,7 @@ func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
 	}
 	uses(t, ns, "all", full...)
 	uses(t, ns, "idle", "pods", "0")
-	// What is shown is what counts.
+	// The status shows the usage that admission enforces.
 	second := must[*appsv1.Deployment](t)(client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{}))
 	second.ObjectMeta = metav1.ObjectMeta{Name: "second"}
 	_, err := client.AppsV1().Deployments(ns).Create(t.Context(), second, metav1.CreateOptions{})
@@ -171,7 +172,7 @@ func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("a second deployment: %v", err)
 	}
-	// What goes is given back, and another limit is shown at once.
+	// The usage of a deleted object is released, and a changed limit is shown at once.
 	if err := client.AppsV1().Deployments(ns).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,8 +200,9 @@ func TestAQuotaShowsWhatIsUsedS12(t *testing.T) {
 	)
 }
 
-// A claim of devices and a pod that asks for the resource which their class stands for take of one quota.
-func TestDevicesTakeOfTheQuotaOfTheirClassesResourceS12(t *testing.T) {
+// A claim for devices, and a pod that requests the resource of their class, use the same quota.
+// Proves S12.
+func TestDevicesTakeOfTheQuotaOfTheirClassesResource(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	const gpu = "quota.example.com/gpu"

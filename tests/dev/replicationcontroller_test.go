@@ -22,7 +22,8 @@ func replicationController(name string, replicas int32) *corev1.ReplicationContr
 	}
 }
 
-func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
+// Proves S19.
+func TestAReplicationControllerKeepsItsPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	all := client.CoreV1().ReplicationControllers(ns)
@@ -51,7 +52,7 @@ func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
 	if pod.UID != orphan.UID || !metav1.IsControlledBy(pod, r) || len(podsOf(t, ns, "name=r")) != 3 {
 		t.Errorf("the orphan is owned by %v, among %d pods", pod.OwnerReferences, len(podsOf(t, ns, "name=r")))
 	}
-	// By the subresource it is scaled, as by its spec.
+	// The scale subresource has the same effect as the spec.
 	scale := must[*autoscalingv1.Scale](t)(all.GetScale(t.Context(), "r", metav1.GetOptions{}))
 	if scale.Spec.Replicas != 3 || scale.Status.Selector != "name=r" {
 		t.Errorf("its scale is %+v", scale)
@@ -59,7 +60,7 @@ func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
 	scale.Spec.Replicas = 1
 	must[*autoscalingv1.Scale](t)(all.UpdateScale(t.Context(), "r", scale, metav1.UpdateOptions{}))
 	ready(1)
-	// What is deleted is made anew, and what is relabelled is let go and replaced.
+	// A deleted pod is created again, and a relabelled pod is released and replaced.
 	left := podsOf(t, ns, "name=r")[0]
 	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), left.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"name":"free"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
 		return err == nil && len(pod.OwnerReferences) == 0 && len(podsOf(t, ns, "name=r")) == 1, err
 	})
 	ready(1)
-	// Once it is quiet it writes nothing, while the same loop brings up another.
+	// When nothing changes, the controller writes nothing. The same code runs other controllers too.
 	round := 0
 	until(t, "that its status is not written over and over", func(ctx context.Context) (bool, any) {
 		version := must[*corev1.ReplicationController](t)(all.Get(ctx, "r", metav1.GetOptions{})).ResourceVersion
@@ -85,8 +86,9 @@ func TestAReplicationControllerKeepsItsPodsS19(t *testing.T) {
 	})
 }
 
-// A quota that keeps pods from being made is said in a condition, which goes with it.
-func TestAReplicationControllerSaysWhyItHasTooFewPodsS19(t *testing.T) {
+// A quota that prevents new pods is reported in a condition, which is removed with the quota.
+// Proves S19.
+func TestAReplicationControllerSaysWhyItHasTooFewPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	all := client.CoreV1().ReplicationControllers(ns)

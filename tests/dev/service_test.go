@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func TestEndpointsFollowTheReadinessOfPodsS20(t *testing.T) {
+// Proves S20.
+func TestEndpointsFollowTheReadinessOfPods(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	must[*corev1.Service](t)(client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
@@ -24,7 +25,7 @@ func TestEndpointsFollowTheReadinessOfPodsS20(t *testing.T) {
 	}, metav1.CreateOptions{}))
 	spec := podSpec()
 	spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}
-	// The gate says when the pods are ready.
+	// The readiness gate controls when the pods are ready.
 	spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/open"}}
 	for _, name := range []string{"a", "b"} {
 		must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestAServiceCIDRStaysWhileServicesHaveItsAddressesS20(t *testing.T) {
+// Proves S20.
+func TestAServiceCIDRStaysWhileServicesHaveItsAddresses(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	ranges, services := client.NetworkingV1().ServiceCIDRs(), client.CoreV1().Services(ns)
@@ -64,7 +65,7 @@ func TestAServiceCIDRStaysWhileServicesHaveItsAddressesS20(t *testing.T) {
 		"There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 	)
 
-	// Another range that has the address, too, lets the first one go.
+	// If another range also contains the address, the first one can be deleted.
 	declare("whole", "172.30.0.0/24")
 	gone("half")
 	drop("whole")

@@ -13,7 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
+// Proves S19.
+func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabels(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	orphan := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{
@@ -41,7 +42,7 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
 		pod, err := client.CoreV1().Pods(ns).Get(ctx, "orphan", metav1.GetOptions{})
 		return err == nil && metav1.IsControlledBy(pod, set) && len(podsOf(t, ns, "app=x")) == 2, pod.OwnerReferences
 	})
-	// Relabelled, it is let go and replaced, and lives on.
+	// A relabelled pod is released and replaced, and keeps running.
 	if _, err := client.CoreV1().Pods(ns).Patch(t.Context(), "orphan", types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"app":"debug"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,8 @@ func TestAReplicaSetAdoptsAndReleasesPodsByTheirLabelsS19(t *testing.T) {
 	})
 }
 
-func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNodeS19(t *testing.T) {
+// Proves S19.
+func TestADaemonSetFollowsNodeLabelsAndUpdatesNodeByNode(t *testing.T) {
 	ns := namespace(t)
 	label := func(node, value string) {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"disk":%s}}}`, value)
@@ -146,7 +148,8 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-func TestADaemonSetWithASurgeNeverHasLessThanAllS19(t *testing.T) {
+// Proves S19.
+func TestADaemonSetWithASurgeNeverHasLessThanAll(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	labels := map[string]string{"app": "d"}

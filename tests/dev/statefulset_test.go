@@ -27,7 +27,7 @@ func statefulSet(t *testing.T, ns string, replicas int32, change func(*appsv1.St
 	return must[*appsv1.StatefulSet](t)(client.AppsV1().StatefulSets(ns).Create(t.Context(), s, metav1.CreateOptions{}))
 }
 
-// setUntil waits until the set's status is as ok says, of what is declared.
+// setUntil waits until the status covers the present spec and ok accepts the set.
 func setUntil(t *testing.T, ns, what string, ok func(*appsv1.StatefulSet) bool) (s *appsv1.StatefulSet) {
 	t.Helper()
 	until(t, what, func(ctx context.Context) (bool, any) {
@@ -51,7 +51,7 @@ func patchSet(t *testing.T, ns, patch string) {
 	}
 }
 
-// imagesInOrder are those of the pods, by their order.
+// imagesInOrder returns the images of the pods, by their ordinals.
 func imagesInOrder(t *testing.T, ns string, n int) (list []string) {
 	t.Helper()
 	for i := range n {
@@ -64,7 +64,8 @@ func imagesInOrder(t *testing.T, ns string, n int) (list []string) {
 	return list
 }
 
-func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
+// Proves S19.
+func TestAStatefulSetIsMadeScaledAndUpdatedInOrder(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	statefulSet(t, ns, 3, nil)
@@ -92,7 +93,7 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 		}
 		uids[pod.Name], last = pod.UID, pod.CreationTimestamp
 	}
-	// A part of an update stays a part.
+	// With a partition, only a part of the pods is updated.
 	patchSet(
 		t,
 		ns,
@@ -108,7 +109,7 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 		s.Status.CurrentRevision == s.Status.UpdateRevision {
 		t.Errorf("with a partition they are %s, %+v", got, s.Status)
 	}
-	// One below the partition comes back as it was.
+	// A pod below the partition is created again with its former template.
 	if err := client.CoreV1().Pods(ns).Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 	if got := fmt.Sprint(imagesInOrder(t, ns, 3)); got != "[2 2 2]" {
 		t.Errorf("after the update they are %s", got)
 	}
-	// Back to the former template: its revision is the newest again, and there is no third.
+	// The former template is restored: its revision is the newest again, and no third revision is created.
 	patchSet(t, ns, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/a:1"}]}}}}`)
 	setUntil(t, ns, "the way back", func(now *appsv1.StatefulSet) bool {
 		return readyReplicas(3)(now) && now.Status.UpdatedReplicas == 3 &&
@@ -142,7 +143,7 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 	if len(revisions) != 2 {
 		t.Errorf("there are %d revisions", len(revisions))
 	}
-	// By the subresource it is made smaller, from the end.
+	// The scale subresource removes pods from the end.
 	scale := must[*autoscalingv1.Scale](
 		t,
 	)(
@@ -160,8 +161,9 @@ func TestAStatefulSetIsMadeScaledAndUpdatedInOrderS19(t *testing.T) {
 	}
 }
 
-// What has the set's labels and one of its names is taken in; what has another name is not.
-func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
+// A pod with the set's labels and one of its names is adopted. A pod with another name is not.
+// Proves S19.
+func TestAStatefulSetTakesInItsOwn(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	for _, name := range []string{"web-1", "web-x"} {
@@ -190,7 +192,7 @@ func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
 	) != 0 {
 		t.Errorf("a pod of another name is taken in: %v", pod.OwnerReferences)
 	}
-	// A pod that has failed is made anew under its name.
+	// A failed pod is created again under its name.
 	pod := must[*corev1.Pod](t)(client.CoreV1().Pods(ns).Get(t.Context(), "web-0", metav1.GetOptions{}))
 	failed := pod.DeepCopy()
 	failed.Status.Phase, failed.Status.Reason = corev1.PodFailed, "Evicted"
@@ -207,8 +209,10 @@ func TestAStatefulSetTakesInItsOwnS19(t *testing.T) {
 	})
 }
 
-// Claims are made for each pod, stay when the set gets smaller, and go with it where that is said.
-func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
+// Claims are created for each pod, remain when the set is scaled down, and are deleted with the set if the policy says
+// so.
+// Proves S19.
+func TestTheClaimsOfAStatefulSet(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	s := statefulSet(t, ns, 2, func(s *appsv1.StatefulSetSpec) {
@@ -225,7 +229,8 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 		}
 	})
 	claims := func(ctx context.Context) (names []string, owned int) {
-		for _, c := range must[*corev1.PersistentVolumeClaimList](t)(client.CoreV1().PersistentVolumeClaims(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})).Items {
+		for _, c := range must[*corev1.PersistentVolumeClaimList](t)(client.CoreV1().PersistentVolumeClaims(ns).List(
+			ctx, metav1.ListOptions{LabelSelector: "app=web"})).Items {
 			if c.DeletionTimestamp == nil {
 				names = append(names, c.Name)
 			}
@@ -261,9 +266,10 @@ func TestTheClaimsOfAStatefulSetS19(t *testing.T) {
 	})
 }
 
-// A set that was deleted without its pods and made again takes in their revision too: its pods are as declared, and
+// If a set is deleted without its pods and created again, it also adopts their revision. Its pods are as declared, and
 // none is restarted.
-func TestAStatefulSetMadeAgainRestartsNothingS19(t *testing.T) {
+// Proves S19.
+func TestAStatefulSetMadeAgainRestartsNothing(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	statefulSet(t, ns, 2, nil)

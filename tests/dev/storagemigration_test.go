@@ -13,9 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A definition's storage version changes. A migration writes what is stored in the former one, once, after which that
-// can be taken away; a second migration finds nothing to write.
-func TestObjectsAreStoredInAnotherVersionS12(t *testing.T) {
+// The storage version of a definition changes. A migration rewrites each object in the former version once. Then this
+// version can be removed. A second migration has nothing to write.
+// Proves S12.
+func TestObjectsAreStoredInAnotherVersion(t *testing.T) {
 	t.Parallel()
 	ctx, name := t.Context(), "gears.moved.example.com"
 	definitions := untyped.Resource(

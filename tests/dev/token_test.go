@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// S12: whoever makes a Secret for a service account's token finds one in it that holds, and loses it with the account.
-func TestASecretForAServiceAccountGetsItsTokenS12(t *testing.T) {
+// A Secret for a service account's token gets a valid token, and is deleted with the account.
+// Proves S12.
+func TestASecretForAServiceAccountGetsItsToken(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
 	must[*corev1.ServiceAccount](

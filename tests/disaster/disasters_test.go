@@ -1,6 +1,6 @@
-// Package disaster makes real machines go wrong in the ways that docs/operations/ has a page for, and does what that
-// page says: a disaster has ended well when the cluster serves again what it served before. Faults that come at random,
-// under constant checks, are tests/chaos's; a change of a cluster that is well is tests/roll's.
+// Package disaster makes real machines fail in the ways that docs/operations/ describes, and follows the instructions
+// of the page. A test passes if the cluster then serves again what it served before. tests/chaos covers random faults
+// with constant checks, and tests/roll covers changes of a healthy cluster.
 package disaster
 
 import (
@@ -20,7 +20,7 @@ var (
 	only = flag.String("only", "", "names of disasters, with commas between")
 )
 
-// disasters is each with its page's name.
+// disasters are the disasters, with the names of their pages.
 var disasters = []struct {
 	name string
 	ends func(ctx context.Context, t *testing.T)
@@ -40,13 +40,14 @@ var disasters = []struct {
 	{"machine-of-another-cluster", anotherCluster},
 }
 
-// turn is how many disasters are tried for a commit.
+// turn is the number of disasters that run for a commit.
 const turn = 3
 
-// limit is for one disaster, from bare machines on.
+// limit is the longest time for one disaster, beginning with bare machines.
 const limit = 12 * time.Minute
 
-// P01 to P05, S10: each disaster ends well by what its page says.
+// Each disaster ends well if the user follows its page.
+// Proves P01 to P05, S10.
 func TestDisastersEndWell(t *testing.T) {
 	chosen := chosen(t)
 	for _, d := range disasters {
@@ -60,7 +61,7 @@ func TestDisastersEndWell(t *testing.T) {
 	}
 }
 
-// A disaster without a page is one that nobody knows how to end.
+// Each disaster has a page with instructions.
 func TestEachDisasterHasItsPage(t *testing.T) {
 	for _, d := range disasters {
 		if _, err := os.Stat("../../docs/operations/" + d.name + ".md"); err != nil {
@@ -69,7 +70,7 @@ func TestEachDisasterHasItsPage(t *testing.T) {
 	}
 }
 
-// chosen names what is tried, and says so.
+// chosen returns the names of the disasters to run, and logs them.
 func chosen(t *testing.T) (names []string) {
 	for _, d := range disasters {
 		names = append(names, d.name)

@@ -16,8 +16,8 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// allExpired is a control plane of one machine, then of three, on whose machines every certificate has ended, and that
-// was switched off and on since: nobody has a connection left from before.
+// allExpired tests a control plane of one machine, and then of three. Every certificate on the machines has expired,
+// and they were rebooted since, so that no earlier connections exist.
 func allExpired(ctx context.Context, t *testing.T) {
 	t.Run("one", func(t *testing.T) {
 		expired(ctx, t, "expired-one", []string{"c1=10.99.0.11", "n1=10.99.0.21"}, `"1" = "10.99.0.11"`)
@@ -92,10 +92,10 @@ object "v1" "ConfigMap" "kept" {
 	}
 }
 
-// brief is how long certificates have yet to live: daemons are to begin with them.
+// brief is the remaining lifetime of the certificates. The daemons must be able to start with them.
 const brief = 5 * time.Second
 
-// endAll gives a machine certificates instead of all of its own which end in a moment, and returns when.
+// endAll replaces all certificates of a machine with certificates that expire soon, and returns the time.
 func endAll(ctx context.Context, t *testing.T, lab *machines.Lab, m *machines.Machine) time.Time {
 	t.Helper()
 	read := func(m *machines.Machine, path string) []byte {

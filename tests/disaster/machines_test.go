@@ -15,7 +15,7 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// declaration is a control plane of machines cN at 10.99.0.1N and nodes nN at 10.99.0.2N.
+// declaration returns a configuration with control-plane machines cN at 10.99.0.1N and nodes nN at 10.99.0.2N.
 func declaration(control, nodes []string) string {
 	text := "cluster \"home\" {}\n"
 	for _, m := range append(slices.Clone(control), nodes...) {
@@ -60,7 +60,7 @@ func kube(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string)
 	return string(out)
 }
 
-// runtimeLost is a node on which somebody has deleted runc and the network's plugins.
+// runtimeLost tests a node on which a user has deleted runc and the network plugins.
 func runtimeLost(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "runc", machinesOf("c1", "n1"), declaration([]string{"c1"}, []string{"n1"}))
 	if err := c.Apply(ctx, t.Output()); err != nil {
@@ -93,8 +93,8 @@ func runtimeLost(ctx context.Context, t *testing.T) {
 	asDeclared(ctx, t, c)
 }
 
-// revokedReturns is a machine of the control plane that died, was removed, so that its certificates were revoked, and
-// comes back with everything that it had.
+// revokedReturns tests a control-plane machine that failed, was removed, so that its certificates were revoked, and
+// returns with all its data.
 func revokedReturns(ctx context.Context, t *testing.T) {
 	c := up(
 		ctx,
@@ -132,7 +132,7 @@ func revokedReturns(ctx context.Context, t *testing.T) {
 	members(ctx, t, c, 3)
 }
 
-// members holds the store's members, none of them a learner, against how many there should be.
+// members checks that etcd has the given number of members, and no learners.
 func members(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -159,7 +159,7 @@ func members(ctx context.Context, t *testing.T, c *cluster.Cluster, want int) {
 	}
 }
 
-// diskFull is a machine of the control plane whose disk is full.
+// diskFull tests a control-plane machine whose disk is full.
 func diskFull(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "full", machinesOf("c1", "c2", "c3"), declaration([]string{"c1", "c2", "c3"}, nil))
 	if err := c.Apply(ctx, t.Output()); err != nil {
@@ -170,12 +170,12 @@ func diskFull(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	died := false
-	for i := range 200 { // its member cannot keep these
+	for i := range 200 { // the full member cannot store these
 		if err := cluster.Eventually(ctx, 30*time.Second, func(ctx context.Context) error {
-			// a leader that ends takes seconds to be followed
+			// it takes seconds to elect a leader
 			out, err := c.Kube(ctx, "create", "configmap", fmt.Sprintf("fill-%d", i), "--from-literal=a="+
 				strings.Repeat("x", 100_000)).CombinedOutput()
-			if err != nil && !strings.Contains(string(out), "already exists") { // it was kept, and not acknowledged
+			if err != nil && !strings.Contains(string(out), "already exists") { // it was stored, but not acknowledged
 				return fmt.Errorf("%w: %s", err, out)
 			}
 			return nil
@@ -200,8 +200,8 @@ func diskFull(ctx context.Context, t *testing.T) {
 	}
 }
 
-// resized is a control plane that goes from one machine to five and back, while clients write: nothing that was
-// acknowledged is lost. c1 stays.
+// resized tests a control plane that grows from one machine to five and shrinks again, while clients write. No
+// acknowledged write is lost. c1 stays.
 func resized(ctx context.Context, t *testing.T) {
 	for name, order := range map[string][]string{"ascending": {"c2", "c3", "c4", "c5"},
 		"mixed": {"c5", "c3", "c2", "c4"}} {
@@ -235,11 +235,11 @@ func resized(ctx context.Context, t *testing.T) {
 	}
 }
 
-// load is a client that writes, one object after the other, to the machine that stays.
+// load is a client that creates objects, one after the other, on the machine that stays.
 type load struct {
 	c      *cluster.Cluster
 	mu     sync.Mutex
-	kept   map[string]bool // what was acknowledged
+	kept   map[string]bool // acknowledged objects
 	failed int
 	last   int
 }
@@ -263,7 +263,7 @@ func (l *load) begin(ctx context.Context) (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// during is that something was acknowledged since it was last asked.
+// during checks that a write was acknowledged since the last call.
 func (l *load) during(t *testing.T, size int) {
 	t.Helper()
 	l.mu.Lock()

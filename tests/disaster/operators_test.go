@@ -42,8 +42,8 @@ machine "c1" {
 }
 `
 
-// operatorKilled is an operator whose process is killed while it tells of what it does, over and over, while it makes a
-// cluster, changes a node, and takes everything away: with nothing but the next attempt each comes to its end.
+// operatorKilled kills the operator's process again and again when it reports a step, while it creates a cluster,
+// changes a node, and destroys the cluster. Each operation completes after enough attempts, without any other measure.
 func operatorKilled(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "killed", machinesOf("c1", "n1"), declaration([]string{"c1"}, []string{"n1"}))
 	t.Logf("the cluster was made, killed %d times", killedUntilDone(ctx, t, c, "apply"))
@@ -58,7 +58,7 @@ func operatorKilled(ctx context.Context, t *testing.T) {
 	sleeper(ctx, t, c, "after")
 	t.Logf("everything was taken away, killed %d times", killedUntilDone(ctx, t, c, "destroy"))
 	for _, m := range c.Lab.Machines {
-		// The lab mounts the folders of etcd and containerd, and its machines' own interface is host0.
+		// The lab mounts the folders of etcd and containerd, and the machines' own interface is host0.
 		left, err := m.Run(
 			ctx,
 			"ls -d /etc/kubernetes /var/lib/kubelet /etc/systemd/system/kube* 2>/dev/null; ls -A /var/lib/etcd "+
@@ -71,11 +71,11 @@ func operatorKilled(ctx context.Context, t *testing.T) {
 	}
 }
 
-// most is how often one operation is killed: more than it tells of deeds.
+// most is the maximum number of times an operation is killed. It is larger than the number of reported steps.
 const most = 200
 
-// killedUntilDone runs a verb, killed as soon as it tells of its first deed, then of its second, and so on, until it
-// ends before that.
+// killedUntilDone runs a verb and kills it at the first step that it reports, then at the second, and so on, until it
+// completes before that.
 func killedUntilDone(ctx context.Context, t *testing.T, c *cluster.Cluster, verb ...string) (killed int) {
 	t.Helper()
 	for range most {
@@ -131,7 +131,7 @@ func asKubeconfig(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// twoOperators are two people with the same configuration, first in one folder, then in a folder each.
+// twoOperators tests two users with the same configuration, first in one folder, then in separate folders.
 func twoOperators(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "two", machinesOf("c1", "n1"), smallControl+smallNode)
 	if err := c.Apply(ctx, t.Output()); err != nil {
@@ -139,7 +139,7 @@ func twoOperators(ctx context.Context, t *testing.T) {
 	}
 	pods := func(n string) string { return smallControl + strings.ReplaceAll(smallNode, "42", n) }
 
-	// In one folder the second is told who is at work, or waits for it.
+	// In one folder, the second operator gets an error that names the first, or waits.
 	first, answer := asking(ctx, t, c, pods("50"))
 	refused(ctx, t, c, "another run is under way", "apply", "-auto-approve")
 	waits := c.Ctl(ctx, "apply", "-auto-approve", "-lock-timeout", "3m")
@@ -161,7 +161,7 @@ func twoOperators(ctx context.Context, t *testing.T) {
 	}
 	asDeclared(ctx, t, c)
 
-	// In a folder each, nobody knows of the other until a machine tells him.
+	// In separate folders, an operator learns of the other only from a machine.
 	other := *c
 	other.Folder = filepath.Join(c.Lab.Home(), "copy")
 	if err := os.CopyFS(other.Folder, os.DirFS(c.Folder)); err != nil {
@@ -186,12 +186,12 @@ func twoOperators(ctx context.Context, t *testing.T) {
 	if got := maxPods(ctx, t, c); got != "70" {
 		t.Errorf("the node takes %s pods, not what the second declared", got)
 	}
-	ctl(ctx, t, c, "apply", "-auto-approve") // planned anew, it is meant
+	ctl(ctx, t, c, "apply", "-auto-approve") // after another plan it is intended
 	if got := maxPods(ctx, t, c); got != "60" {
 		t.Errorf("the node takes %s pods, not what the first declared", got)
 	}
 
-	// Both at once, over and over: what one of them declared, whole.
+	// Both apply at the same time, again and again. The result is the complete configuration of one of them.
 	for i := range 3 {
 		var wait sync.WaitGroup
 		for j, one := range []*cluster.Cluster{c, &other} {
@@ -223,7 +223,7 @@ func maxPods(ctx context.Context, t *testing.T, c *cluster.Cluster) (n string) {
 	return n
 }
 
-// printed is what a program prints, for who waits for a word of it.
+// printed collects the output of a program, so that a test can wait for a word in it.
 type printed struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -241,7 +241,7 @@ func (w *printed) String() string {
 	return w.text.String()
 }
 
-// terminal is one: what is typed at out is read from in.
+// terminal opens a pseudoterminal: what is written to out can be read from in.
 func terminal(t *testing.T) (in, out *os.File) {
 	t.Helper()
 	out, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -263,7 +263,7 @@ func terminal(t *testing.T) (in, out *os.File) {
 	return in, out
 }
 
-// asking begins an apply of what is declared, and returns when it asks whether to go on.
+// asking starts an apply of a configuration, and returns when it asks for confirmation.
 func asking(
 	ctx context.Context,
 	t *testing.T,
@@ -296,7 +296,7 @@ func asking(
 	}
 }
 
-// anotherCluster is a configuration that names, by a slip, a machine that serves another cluster.
+// anotherCluster tests a configuration that names a machine of another cluster by mistake.
 func anotherCluster(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "another", machinesOf("c1", "n1", "c2"), smallControl+smallNode)
 	if err := c.Apply(ctx, t.Output()); err != nil {
@@ -328,7 +328,8 @@ func anotherCluster(ctx context.Context, t *testing.T) {
 		}
 		refused(ctx, t, &second, says, "apply", "-auto-approve")
 	}
-	// A second cluster without it is made; then it is added by a slip, and taken out again: nothing of it is cleaned.
+	// A second cluster is created without the machine. Then the machine is added by mistake and removed again. Nothing
+	// of it is cleaned.
 	if err := second.Write("cluster.hcl", own); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// everythingRenamed is a folder whose blocks are all called otherwise from one day to the next.
+// everythingRenamed tests a configuration in which all blocks were renamed at once.
 func everythingRenamed(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "renamed", []string{"c1=10.99.0.11", "n1=10.99.0.21", "n2=10.99.0.22"}, `cluster "renamed" {}
 

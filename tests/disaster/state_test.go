@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// stateLost is a workstation whose folder .clusterctl is gone, cut short, or older than the cluster.
+// stateLost tests a workstation whose folder .clusterctl is lost, truncated, or older than the cluster.
 func stateLost(ctx context.Context, t *testing.T) {
 	const declared = `cluster "kept" {
   encryption { key = "first" }
@@ -64,7 +64,7 @@ object "v1" "ConfigMap" "temporary" {
 		t.Fatal(err)
 	}
 
-	// Gone. A plan of a new cluster is refused: the machines serve one.
+	// The state is lost. A plan of a new cluster is refused, because the machines belong to a cluster.
 	if err := os.Remove(at); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ object "v1" "ConfigMap" "temporary" {
 	}
 	refused(ctx, t, c, "there is a state", "state", "rebuild")
 
-	// What is declared no more goes, as it would have.
+	// An object that is no longer declared is deleted, as it would be with the former state.
 	if err := c.Write("cluster.hcl", declared); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ object "v1" "ConfigMap" "temporary" {
 		t.Errorf("the object is still there: %v\n%s", err, out)
 	}
 
-	// Cut short.
+	// The state is truncated.
 	if err := os.WriteFile(at, old[:len(old)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -101,14 +101,14 @@ object "v1" "ConfigMap" "temporary" {
 	}
 	asDeclared(ctx, t, c)
 
-	// Older than the cluster: what it does not know is found done, or found again.
+	// The state is older than the cluster. What it lacks is found to be done, or is found again.
 	if err := os.WriteFile(at, old, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctl(ctx, t, c, "apply", "-auto-approve")
 	asDeclared(ctx, t, c)
 
-	// Nobody's credentials have changed meanwhile.
+	// No credentials have changed meanwhile.
 	if err := os.WriteFile(c.Kubeconfig(), kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}

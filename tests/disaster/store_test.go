@@ -22,7 +22,7 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// planes are three machines of the control plane, with a store as the braces say, and an object.
+// planes returns the configuration of three control-plane machines with an etcd block and an object.
 func planes(etcd string) string {
 	return `cluster "stored" {
   etcd {
@@ -47,7 +47,7 @@ object "v1" "ConfigMap" "declared" {
 
 var threePlanes = []string{"c1=10.99.0.11", "c2=10.99.0.12", "c3=10.99.0.13"}
 
-// allDisksGone is a control plane whose machines have all lost the store, and whose last scheduled snapshot is in a
+// allDisksGone tests a control plane whose machines have all lost etcd's data, with the last scheduled snapshot in a
 // bucket.
 func allDisksGone(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "gone", threePlanes, `variable "s3_secret" {
@@ -91,7 +91,7 @@ func allDisksGone(ctx context.Context, t *testing.T) {
 	ctl(ctx, t, c, "etcd", "status")
 	ctl(ctx, t, c, "apply", "-auto-approve")
 
-	// Who watched from before is told what is there now, and goes on watching.
+	// A client that was watching before receives the present state, and its watch continues.
 	seen(ctx, t, "after", false)
 	put(ctx, t, client, "later")
 	seen(ctx, t, "later", true)
@@ -113,7 +113,7 @@ func allDisksGone(ctx context.Context, t *testing.T) {
 	asDeclared(ctx, t, c)
 }
 
-// majorityGone is a control plane of which two of three machines have lost the store.
+// majorityGone tests a control plane of three machines, of which two have lost etcd's data.
 func majorityGone(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "majority", threePlanes, planes(""))
 	if err := c.Apply(ctx, t.Output()); err != nil {
@@ -140,7 +140,7 @@ func majorityGone(ctx context.Context, t *testing.T) {
 	seen(ctx, t, "after", true) // nothing is lost
 	asDeclared(ctx, t, c)
 
-	// The same, by a snapshot from this computer, while the store works: it is named what is thrown away.
+	// The same with a snapshot from this computer, while etcd works. The user must name what is deleted.
 	put(ctx, t, client, "thrown-away")
 	refused(ctx, t, c, "the store works, 3 of 3 members answer", "etcd", "snapshot", "restore", "-auto-approve", file)
 	t.Log(ctl(ctx, t, c, "etcd", "snapshot", "restore", "-auto-approve", "-allow-data-loss", "etcd", file))
@@ -150,7 +150,7 @@ func majorityGone(ctx context.Context, t *testing.T) {
 	asDeclared(ctx, t, c)
 }
 
-// noSpace is a store that is full.
+// noSpace tests an etcd that has reached its quota.
 func noSpace(ctx context.Context, t *testing.T) {
 	c := up(ctx, t, "full", threePlanes, planes(`    quota = "64Mi"`))
 	if err := c.Apply(ctx, t.Output()); err != nil {
@@ -188,7 +188,7 @@ func noSpace(ctx context.Context, t *testing.T) {
 	asDeclared(ctx, t, c)
 }
 
-// loses has a machine's store gone, as with a new disk.
+// loses deletes etcd's data on a machine, as with a new disk.
 func loses(ctx context.Context, t *testing.T, m *machines.Machine, dirs string) {
 	t.Helper()
 	if out, err := m.Run(ctx, "systemctl kill -s KILL etcd; systemctl stop etcd; for d in "+dirs+"; do find $d "+
@@ -197,7 +197,7 @@ func loses(ctx context.Context, t *testing.T, m *machines.Machine, dirs string) 
 	}
 }
 
-// fails runs clusterctl, which is to say something and to end with 1.
+// fails runs clusterctl, which must print a text and exit with status 1.
 func fails(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, args ...string) {
 	t.Helper()
 	refused(ctx, t, c, says, args...)
@@ -226,7 +226,7 @@ func bucket(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	})
 }
 
-// clients is a client of all API servers.
+// clients returns a client of all API servers.
 func clients(t *testing.T, c *cluster.Cluster) *kubernetes.Clientset {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig())
@@ -252,7 +252,7 @@ func put(ctx context.Context, t *testing.T, client *kubernetes.Clientset, name s
 	}
 }
 
-// watched begins to watch, and returns what waits until an object is seen, or is seen no more.
+// watched starts a watch. The returned function waits until an object exists or no longer exists.
 func watched(
 	ctx context.Context,
 	t *testing.T,
@@ -262,7 +262,7 @@ func watched(
 	factory := informers.New(client, informers.WithNamespace("default"))
 	informer := informers.ConfigMaps(factory)
 	lister := informer.Lister()
-	_ = informer.Informer() // so that the factory starts it
+	_ = informer.Informer() // makes the factory start it
 	ctx, stop := context.WithCancel(ctx)
 	t.Cleanup(func() {
 		stop()
@@ -283,7 +283,7 @@ func watched(
 	}
 }
 
-// scheduled waits for a snapshot that was begun from now on and is in the bucket.
+// scheduled waits for a snapshot in the bucket that begins after the call.
 func scheduled(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	from := time.Now()

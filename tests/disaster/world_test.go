@@ -10,7 +10,7 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// up boots machines, each NAME=ADDRESS, and applies nothing yet.
+// up starts machines, each NAME=ADDRESS, and applies nothing yet.
 func up(ctx context.Context, t *testing.T, name string, machines []string, declared string) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.New(
@@ -33,7 +33,7 @@ func up(ctx context.Context, t *testing.T, name string, machines []string, decla
 	return c
 }
 
-// ctl runs clusterctl, which is to succeed, and returns what it said.
+// ctl runs clusterctl, which must succeed, and returns its output.
 func ctl(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string) string {
 	t.Helper()
 	out, err := c.Ctl(ctx, args...).CombinedOutput()
@@ -43,7 +43,7 @@ func ctl(ctx context.Context, t *testing.T, c *cluster.Cluster, args ...string) 
 	return string(out)
 }
 
-// refused runs clusterctl, which is to fail and to say something.
+// refused runs clusterctl, which must fail and print a text.
 func refused(ctx context.Context, t *testing.T, c *cluster.Cluster, says string, args ...string) {
 	t.Helper()
 	out, err := c.Ctl(ctx, args...).CombinedOutput()
@@ -52,7 +52,7 @@ func refused(ctx context.Context, t *testing.T, c *cluster.Cluster, says string,
 	}
 }
 
-// asDeclared holds a cluster to its plan: nothing is left to do, and its API is served.
+// asDeclared checks that a plan has nothing to do and that the API is served.
 func asDeclared(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	ctl(ctx, t, c, "plan", "-detailed-exitcode")

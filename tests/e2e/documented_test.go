@@ -8,7 +8,8 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// What listens, and who may read which file, is what docs/operations.md says (must-show 6, S12).
+// Listeners and file modes are as docs/operations.md documents them.
+// Proves S12.
 func TestListenersAndFileModesAreAsDocumented(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package e2e drives a cluster of real machines from outside, with the real binaries:
-// each script in testdata says one behaviour. One cluster serves all of them.
+// Package e2e tests a cluster of real machines from outside, with the real binaries. Each script in testdata tests one
+// behaviour. All scripts use one cluster.
 package e2e
 
 import (
@@ -45,7 +45,7 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// up brings up examples/small, with pods of both families, and the demo's workload.
+// up starts examples/small, with pods of both address families, and the demo's workload.
 func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -89,8 +89,9 @@ var everyScript = flag.Bool("every-script", false, "run every script with Debian
 func TestKubectl(t *testing.T) { scripts(t, "kubectl", script.Files(t, "kubectl")...) }
 func TestCluster(t *testing.T) { scripts(t, "kubectl", script.Files(t, "cluster")...) }
 
-// Debian's kubectl is years older. Without -every-script it runs the scripts in which it sends other requests than the
-// current one: those that name a version of kubectl, and those that stream, discover or apply.
+// Debian's kubectl is years older than the current one. Without -every-script it runs only the scripts in which its
+// requests differ from those of the current one: scripts that name a version of kubectl, and those that stream,
+// discover or apply.
 func TestKubectlDebian(t *testing.T) {
 	files := script.Files(t, "kubectl")
 	if !*everyScript {

@@ -15,8 +15,8 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// addressesAreGiven has five services and three addresses, of which never two have the same; then other addresses; then
-// services that go.
+// addressesAreGiven creates five services for three addresses, of which no two ever get the same address. Then it
+// changes the addresses, and then it deletes services.
 func addressesAreGiven(t *testing.T, s *stage) string {
 	services, maps := s.client.CoreV1().Services(s.ns), s.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	pool := func(addresses string) map[string]string {

@@ -20,8 +20,8 @@ import (
 	"clusterctl/daemons/controllers/loop"
 )
 
-// behaviours are what controllers are for. Each is played in a namespace of its name, and says what it has come to;
-// bound makes what says after each event of a pod what must not be.
+// behaviours are the purposes of controllers. Each runs in a namespace of its name, and returns its final state. bound
+// returns a function that checks for violations after each event of a pod.
 var behaviours = []struct {
 	name  string
 	bound func() bound
@@ -122,8 +122,8 @@ func replicaSetScales(t *testing.T, s *stage) string {
 	return strings.Join(made, "; ")
 }
 
-// oneOfEachOrdinal is a bound of a StatefulSet of three: a pod is made only when those before it are ready, and during
-// an update no more than one is away.
+// oneOfEachOrdinal returns the bound of a StatefulSet of three pods: a pod is created only if those before it are
+// ready, and at most one is missing during an update.
 func oneOfEachOrdinal() bound {
 	away := within(3, 3, 2)
 	return func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string {
@@ -193,7 +193,7 @@ func statefulSetUpdates(t *testing.T, s *stage) string {
 	return fmt.Sprintf("%s; %d pods ever", strings.Join(lines, "; "), s.seen.everMade(s.ns))
 }
 
-// onePerNode is a bound of a DaemonSet on three nodes.
+// onePerNode returns the bound of a DaemonSet on three nodes.
 func onePerNode() bound {
 	away := within(3, 3, 2)
 	return func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string {
@@ -297,7 +297,8 @@ func jobCompletes(t *testing.T, s *stage) string {
 	)
 }
 
-// Each time of the schedule has at most one job, which runs one pod, and never two beside each other.
+// cronJobStarts checks that each time of the schedule has at most one job, which runs one pod, and that no two jobs run
+// at the same time.
 func cronJobStarts(t *testing.T, s *stage) string {
 	api := s.client.BatchV1().CronJobs(s.ns)
 	cj := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "tick"}, Spec: batchv1.CronJobSpec{
@@ -330,7 +331,7 @@ func cronJobStarts(t *testing.T, s *stage) string {
 	return fmt.Sprintf("three times or more, %d of them twice", twice)
 }
 
-// Ten pods are evicted one after the other as the budget allows it.
+// budgetHolds evicts ten pods, one after the other as the budget allows it.
 func budgetHolds(t *testing.T, s *stage) string {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -568,5 +569,5 @@ func claimsAreBound(t *testing.T, s *stage) string {
 		}
 		return len(used) == 3, used
 	})
-	return fmt.Sprintf("%d volumes bound to a claim each", len(used)) // which ones depends on who came first
+	return fmt.Sprintf("%d volumes bound to a claim each", len(used)) // the assignment depends on the order of requests
 }

@@ -6,7 +6,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fast is a clock on which time passes some times faster than it does.
+// fast is a clock that runs several times faster than real time.
 type fast struct {
 	began time.Time
 	times int64

@@ -1,6 +1,6 @@
-// Package faults tests that controllers come to the same whatever happens between them and the API server: a real API
-// server and all controllers in this process, over a transport that puts faults in, with a leader that is killed every
-// few seconds, and a watch that nothing happens to, which sees whether a bound is broken on the way.
+// Package faults tests that controllers reach the same result despite faults between them and the API server. A real
+// API server and all controllers run in this process. Their transport injects faults, and the leader is killed every
+// few seconds. A separate watch without faults checks that no bound is violated in between.
 package faults
 
 import (
@@ -15,7 +15,8 @@ import (
 // killEvery is how long a leader lives.
 const killEvery = 2 * time.Second
 
-// SEED repeats a run's faults, as far as the order of requests does; ROUNDS makes more runs with other seeds.
+// SEED repeats a run's faults, as far as the order of requests is the same. ROUNDS adds runs with other seeds.
+// Proves S18.
 func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.T) {
 	seed, rounds := rand.Uint64N(1e6), 1
 	if s := os.Getenv("SEED"); s != "" {
@@ -55,7 +56,7 @@ func TestControllersComeToTheSameWhateverHappensToRequestsAndLeaders(t *testing.
 	}
 }
 
-// outcomes runs all behaviours at once in a cluster of their own and returns what each has come to.
+// outcomes runs all behaviours in parallel in a separate cluster, and returns the final state of each.
 func outcomes(t *testing.T, name string, f *faults, kill time.Duration) map[string]string {
 	t.Helper()
 	var mu sync.Mutex
@@ -70,10 +71,10 @@ func outcomes(t *testing.T, name string, f *faults, kill time.Duration) map[stri
 			"-nodecidr",
 			"-taint-eviction",
 			"-horizontal-pod-autoscaler",
-		) // nodes say nothing of themselves here, nor what they use
+		) // nodes here report neither their state nor their usage
 		seen := w.startWatch(t)
 		t.Run("behaviours", func(t *testing.T) {
-			var all sync.WaitGroup // not t.Parallel, which lets as many run as there are cores
+			var all sync.WaitGroup // not t.Parallel, which only runs as many as there are cores
 			defer all.Wait()
 			for _, b := range behaviours {
 				all.Go(func() {

@@ -20,8 +20,8 @@ import (
 
 const leavesNode = "a-pod-leaves-a-silent-node"
 
-// moves are what controllers do when a time has passed: what waits, begun when the clock stands still, what is seen
-// when it is over, and how long that takes by the clock.
+// moves are what controllers do when a time has passed: begin creates what waits while the clock stands still, over
+// checks the result, and takes is the time by the clock.
 var moves = []struct {
 	name  string
 	takes time.Duration
@@ -176,7 +176,7 @@ func makePod(t *testing.T, s *stage, node string, more map[string]string) {
 	}
 }
 
-// renew has nodes say by their leases that they are there.
+// renew renews the leases of nodes.
 func renew(ctx context.Context, s *stage, names ...string) {
 	leases := s.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	for _, name := range names {
@@ -195,7 +195,7 @@ func renew(ctx context.Context, s *stage, names ...string) {
 	}
 }
 
-// Each waits for hours of a clock that is moved by hand: nothing happens before its time, and it happens then.
+// Each waits for hours on a clock that the test moves. Nothing happens before its time, and then it happens.
 func TestWhatWaitsForATimeGoesByTheClock(t *testing.T) {
 	var all errgroup.Group
 	defer func() { _ = all.Wait() }()
@@ -208,11 +208,11 @@ func TestWhatWaitsForATimeGoesByTheClock(t *testing.T) {
 				w.startNodes(t)
 				var without []string
 				if m.name != leavesNode {
-					without = []string{"-node"} // nobody renews leases
+					without = []string{"-node"} // the test does not renew leases
 				}
 				w.lead(t, 0, without...)
 				s := &stage{world: w, ns: m.name}
-				// What a conflict has sent back to a queue waits for the clock as well.
+				// Items that a conflict has returned to a queue also wait for the clock.
 				var before time.Duration
 				s.between = func() { clock.Step(5 * time.Millisecond); before += 5 * time.Millisecond }
 				s.open(t)

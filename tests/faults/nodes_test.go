@@ -18,14 +18,14 @@ import (
 	"clusterctl/daemons/client/informers"
 )
 
-// The labels that say what a pod's container does instead of running on.
+// Labels that state what a pod's container does instead of running on.
 const (
 	ends      = "ends"       // it succeeds after a while
-	failsOnce = "fails-once" // the index of which the first pod fails
+	failsOnce = "fails-once" // the completion index whose first pod fails
 	never     = "never"      // it does not start
 )
 
-// nodes places pods and pretends to run them.
+// nodes binds pods to nodes and simulates their containers.
 type nodes struct {
 	*world
 	pods  cache.Store
@@ -49,7 +49,7 @@ func (w *world) startNodes(t *testing.T) {
 		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			h := fnv.New32()
 			_, _ = h.Write([]byte(key))
-			n.queue.AddAfter(key, time.Duration(10+h.Sum32()%90)*time.Millisecond) // not all at the same time
+			n.queue.AddAfter(key, time.Duration(10+h.Sum32()%90)*time.Millisecond) // pods at different times
 		}
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add,
@@ -67,7 +67,7 @@ func (w *world) startNodes(t *testing.T) {
 				}
 				if obj, there, _ := n.pods.GetByKey(key); there {
 					if err := n.step(ctx, obj.(*corev1.Pod)); err != nil {
-						n.queue.AddAfter(key, 20*time.Millisecond) // it has changed meanwhile
+						n.queue.AddAfter(key, 20*time.Millisecond) // the pod has changed in the meantime
 					}
 				}
 				n.queue.Done(key)
@@ -78,7 +78,7 @@ func (w *world) startNodes(t *testing.T) {
 	t.Cleanup(func() { cancel(); n.queue.ShutDown(); wg.Wait(); factory.Shutdown() })
 }
 
-// step does the next thing to a pod.
+// step makes the next change to a pod.
 func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
 	pods := n.client.CoreV1().Pods(pod.Namespace)
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
@@ -128,7 +128,7 @@ func (n *nodes) step(ctx context.Context, pod *corev1.Pod) error {
 	return n.report(ctx, pod, corev1.PodSucceeded)
 }
 
-// place is the node that a pod must be on, or one that its name decides.
+// place returns the node that a pod requires, or a node that depends on its name.
 func place(pod *corev1.Pod) string {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
 		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -143,7 +143,7 @@ func place(pod *corev1.Pod) string {
 	return nodeNames[h.Sum32()%uint32(len(nodeNames))]
 }
 
-// report writes what a kubelet would of a pod that has come to a phase.
+// report writes the status that a kubelet writes for a pod in a phase.
 func (n *nodes) report(ctx context.Context, pod *corev1.Pod, phase corev1.PodPhase) error {
 	now, is := metav1.NewTime(n.clock.Now()), pod.DeepCopy()
 	ready := corev1.ConditionFalse

@@ -16,8 +16,8 @@ import (
 	"clusterctl/daemons/api/peers"
 )
 
-// peersFollow has policies that name the same pods: by the label of their namespace, by their own, and with the name of
-// a port.
+// peersFollow creates policies that select the same pods: by the label of their namespace, by their own labels, and
+// with a named port.
 func peersFollow(t *testing.T, s *stage) string {
 	namespaces, sets, policies := s.client.CoreV1().
 		Namespaces(),
@@ -40,7 +40,7 @@ func peersFollow(t *testing.T, s *stage) string {
 		g, _ := peers.OfPeer(s.ns, peer, ports)
 		return g.Name()
 	}
-	// The pods have the name for two protocols, which is two slices.
+	// The pods have the port name for two protocols, which gives two slices.
 	named := allow("named", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{}}, "dns")
 	const stageLabel = "peers-follow"
 	near := allow("near", networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: labels}})
@@ -133,7 +133,7 @@ func peersFollow(t *testing.T, s *stage) string {
 		_, n, failed := published(ctx, near)
 		return failed == nil && n == 0, fmt.Sprint(err, n, failed)
 	})
-	// What is no service's becomes nobody's Endpoints.
+	// The slices of peers do not belong to services, so no Endpoints are created for them.
 	old, err := s.client.CoreV1().
 		Endpoints(peers.Namespace).
 		List(t.Context(), metav1.ListOptions{LabelSelector: peers.Label})

@@ -14,17 +14,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// stage is where a behaviour is played: a namespace of its own.
+// stage is the namespace in which a behaviour runs.
 type stage struct {
 	*world
 	ns   string
 	seen *watched
 }
 
-// open makes the namespace, ready for pods.
+// open creates the namespace and waits until it is ready for pods.
 func (s *stage) open(t *testing.T) {
 	t.Helper()
-	// An API server that has just been started may need longer for its first write than it gives itself.
+	// The first write to an API server that has just started may exceed the server's own timeout.
 	s.until(t, "the namespace", func(ctx context.Context) (bool, any) {
 		_, err := s.client.CoreV1().
 			Namespaces().
@@ -37,7 +37,7 @@ func (s *stage) open(t *testing.T) {
 	})
 }
 
-// change reads an object, changes it and writes it, again and again until nobody else has written meanwhile.
+// change reads an object, changes it and writes it, and repeats this until there is no conflict.
 func change[O any](
 	t *testing.T,
 	s *stage,
@@ -79,7 +79,7 @@ func replicaSet(n int32) *appsv1.ReplicaSet {
 		}}
 }
 
-// podsByImage says how many live pods there are of each image, once nothing else is left.
+// podsByImage returns the number of live pods of each image, when no other pods are left.
 func (s *stage) podsByImage(ctx context.Context) string {
 	list, err := s.client.CoreV1().Pods(s.ns).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// faults are what happens to the requests of controllers. The zero value does nothing to them.
+// faults are injected into the requests of controllers. The zero value injects none.
 type faults struct {
-	chance func() float64 // from 0 to 1; nil means that nothing happens
+	chance func() float64 // from 0 to 1; nil: no faults
 	counts counts
 }
 
-// counts are how often something happened, so that a run that broke nothing does not count as one that withstood.
+// counts are the numbers of injected faults, which show that a run has tested something.
 type counts struct{ conflicts, refused, failed, unsent, lost, delayed, closed, expired, repeated atomic.Int64 }
 
 func (c *counts) String() string {
@@ -41,7 +41,7 @@ func (c *counts) String() string {
 	)
 }
 
-// seeded returns chances that are the same for the same seed, in the order that they are asked for.
+// seeded returns a function whose results are the same for the same seed, in the order of the calls.
 func seeded(seed uint64) func() float64 {
 	var mu sync.Mutex
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -52,7 +52,7 @@ func seeded(seed uint64) func() float64 {
 	}
 }
 
-// leader is the transport of one leader, which ends at once with it.
+// leader is the transport of one leader. It stops working when the leader is killed.
 type leader struct {
 	*faults
 	to   http.RoundTripper
@@ -64,8 +64,8 @@ type leader struct {
 
 var errDead = errors.New("the leader was killed")
 
-// kill ends the leader, and returns when the API server has done or refused what the leader has sent. In a cluster that
-// is long before its lease has run out.
+// kill ends the leader, and returns when the API server has completed or refused the leader's writes. In a real
+// cluster, this happens long before the lease expires.
 func (l *leader) kill(end func()) {
 	l.mu.Lock()
 	close(l.dead)
@@ -74,7 +74,7 @@ func (l *leader) kill(end func()) {
 	l.sent.Wait()
 }
 
-// send sends a request. A write is carried out whatever becomes of who has sent it.
+// send sends a request. A write completes even if its sender is killed.
 func (l *leader) send(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
 		return l.to.RoundTrip(r)
@@ -165,8 +165,8 @@ func (l *leader) pause(r *http.Request, d time.Duration) error {
 	}
 }
 
-// watch opens a watch whose events come late, each kind's by itself, and some of them twice, and that ends after a
-// while.
+// watch opens a watch that ends after a while. Its events are delayed, with a separate delay for each kind, and some
+// are sent twice.
 func (l *leader) watch(r *http.Request) (*http.Response, error) {
 	if l.chance() < 0.4 && r.URL.Query().Get("sendInitialEvents") == "" {
 		l.counts.expired.Add(1)
@@ -189,7 +189,7 @@ func (l *leader) watch(r *http.Request) (*http.Response, error) {
 			}
 			if time.Now().After(ends) {
 				l.counts.closed.Add(1)
-				in.CloseWithError(io.EOF) // this event is not delivered by this watch
+				in.CloseWithError(io.EOF) // this watch does not deliver the event
 				return
 			}
 			if l.chance() < 0.1 {
@@ -212,7 +212,7 @@ func (l *leader) watch(r *http.Request) (*http.Response, error) {
 	return got, nil
 }
 
-// both closes what is read and what that comes from.
+// both closes a reader and its source.
 type both struct {
 	io.ReadCloser
 	from io.Closer
@@ -220,7 +220,7 @@ type both struct {
 
 func (b both) Close() error { return errors.Join(b.ReadCloser.Close(), b.from.Close()) }
 
-// frame reads one event of a watch in protobuf, with the four bytes of its length.
+// frame reads one event of a protobuf watch, with the four bytes of its length.
 func frame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

@@ -14,17 +14,17 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bound says after an event of a pod, added when it is a new one, what must not be with the pods of its namespace; ""
-// when all is well.
+// bound returns the violation after an event of a pod, given the pods of its namespace, or "". added is true if the pod
+// is new.
 type bound func(pods map[string]*corev1.Pod, event *corev1.Pod, added bool) string
 
-// watched is what the undisturbed watch has seen, event by event.
+// watched is what the watch without faults has received, event by event.
 type watched struct {
 	mu     sync.Mutex
 	pods   map[string]map[string]*corev1.Pod // by namespace and name
-	ever   map[string]map[types.UID]bool     // pods that there have been, by namespace
-	jobs   map[string]map[types.UID]bool     // the same of jobs
-	counts map[types.UID]int32               // what jobs have said that had succeeded
+	ever   map[string]map[types.UID]bool     // all pods that have existed, by namespace
+	jobs   map[string]map[types.UID]bool     // all jobs that have existed, by namespace
+	counts map[types.UID]int32               // the number of succeeded pods in the status of jobs
 	bounds map[string]bound
 	wrong  map[string][]string
 }
@@ -123,21 +123,21 @@ func (s *watched) bind(namespace string, bound bound) {
 	s.bounds[namespace] = bound
 }
 
-// broken are the first few bounds that were broken in a namespace.
+// broken returns the first few violations in a namespace.
 func (s *watched) broken(namespace string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wrong[namespace][:min(5, len(s.wrong[namespace]))]
 }
 
-// ever is how many pods of a namespace there have been.
+// everMade returns how many pods have existed in a namespace.
 func (s *watched) everMade(namespace string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.ever[namespace])
 }
 
-// live are the pods that are neither over nor going, and how many of them are ready.
+// live returns the pods that have neither ended nor are being deleted, and how many of them are ready.
 func live(pods map[string]*corev1.Pod) (all []string, able int) {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
@@ -160,7 +160,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// within returns a bound: at most so many live pods, and once there have been enough ready ones, at least so many.
+// within returns a bound: there are at most most live pods, and at least least ready pods after full were ready once.
 func within(most, full, least int) bound {
 	been := false
 	return func(pods map[string]*corev1.Pod, _ *corev1.Pod, _ bool) string {

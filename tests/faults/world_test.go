@@ -30,7 +30,7 @@ import (
 	ownclients "clusterctl/kube/kubernetes"
 )
 
-// world is an API server, nodes that only pretend, and a client that nothing happens to.
+// world is an API server with simulated nodes, and a client without faults.
 type world struct {
 	client     *kubernetes.Clientset
 	watches    ownclients.Interface // of the daemons' own clients, for their informers
@@ -38,10 +38,10 @@ type world struct {
 	clock      clock.WithTicker
 	faults     *faults
 	log        *slog.Logger
-	between    func() // called between looks at what is waited for; may be nil
+	between    func() // called between attempts in until; may be nil
 }
 
-// anybody may do anything: what is tested here is not who may.
+// anybody allows every request, because these tests do not cover authorization.
 type anybody struct{}
 
 func (anybody) Authorize(context.Context, api.User, api.Request) (api.Decision, string, error) {
@@ -128,17 +128,17 @@ func newWorld(t *testing.T, f *faults, time clock.WithTicker) *world {
 
 var nodeNames = []string{"n1", "n2", "n3"}
 
-// lead runs the controllers until the test ends. With a time between, whoever leads is killed that often: from one
-// moment to the next nothing that it has sent is answered and nothing goes out any more, and another begins. Some
-// controllers may be left out.
+// lead runs the controllers until the test ends. With a time in between, the leader is killed at that interval: from
+// that moment it receives no answers and sends no requests, and another leader starts. without disables some
+// controllers.
 func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 	t.Helper()
 	cfg := config.DefaultControllerManager()
 	cfg.Kubeconfig, cfg.SecurePort, cfg.LeaderElect = w.kubeconfig, 0, false
-	cfg.UseServiceAccountCredentials = false // that API server does not ask who somebody is
+	cfg.UseServiceAccountCredentials = false // this API server does not authenticate users
 	cfg.Controllers = append(
 		[]string{"*", "-certificate", "-serviceaccount-token"},
-		without...) // those have no keys to sign with
+		without...) // they have no signing keys here
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -170,11 +170,11 @@ func (w *world) lead(t *testing.T, between time.Duration, without ...string) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// shown waits until the API server shows all that was written so far to whoever asks for any state, as one that begins
-// to lead does. In a cluster the lease has to run out, which takes far longer.
+// shown waits until the API server returns everything written so far to reads of any version, because a new leader
+// makes such reads. In a real cluster the lease must expire first, which takes much longer.
 func (w *world) shown(ctx context.Context) {
 	for ctx.Err() == nil {
-		// What is asked for without a version is as new as what is stored.
+		// A list without a version is as new as the store.
 		if _, err := w.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
 			return
 		}
@@ -182,7 +182,7 @@ func (w *world) shown(ctx context.Context) {
 	}
 }
 
-// wait waits for a while; for none, until ctx ends.
+// wait waits for a time, or until ctx ends if the time is 0.
 func wait(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
 	if d > 0 {
@@ -194,10 +194,10 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// patience bounds what is waited for.
+// patience is the maximum wait.
 const patience = 2 * time.Minute
 
-// until calls look until it says that it has seen what it looks for.
+// until calls look until it returns true.
 func (w *world) until(t *testing.T, what string, look func(ctx context.Context) (seen bool, saw any)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -1,10 +1,11 @@
-// Command flood sends floods of cheap, costly requests from unauthenticated clients to every listener of a cluster.
-// Meanwhile it measures the daemons' memory, and sends requests as an administrator and as a client of the ingress:
+// Command flood sends floods of requests to every listener of a cluster as unauthenticated clients. The requests are
+// cheap to send and costly to handle. Meanwhile it measures the daemons' memory, and sends requests as an administrator
+// and as a client of the ingress:
 //
 //	go run ./tests/flood -minutes 10    # starts a lab, floods it, deletes it
 //
-// It exits with status 1 if a daemon used more memory than docs/operations.md states or was restarted, or if the
-// administrator or the client of the ingress received no answer.
+// It exits with status 1 if a daemon used more memory than docs/operations.md states or was restarted. It also does so
+// if the administrator or the client of the ingress received no answer.
 package main
 
 import (

@@ -1,6 +1,5 @@
-// Package flows has the cluster do, on real machines, what people tell each other that Kubernetes does: heal itself,
-// roll out and back, find services, grow under load, keep data when a node is lost. Each script in testdata is one
-// story.
+// Package flows tests on real machines what users expect of Kubernetes: it repairs itself, rolls out and back,
+// discovers services, grows under load, and keeps data when a node is lost. Each script in testdata tests one scenario.
 package flows
 
 import (
@@ -42,8 +41,8 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// declared is a control plane and three nodes, so that a set of three has one each. Clients outside come in by
-// addresses of the lab and by Ingresses.
+// declared is a control plane and three nodes, so that a set of three has one pod on each node. External clients
+// connect through addresses of the lab and through Ingresses.
 const declared = `
 cluster "flows" {
   pod_cidrs     = ["10.244.0.0/16"]
@@ -70,7 +69,7 @@ machine "node" {
 }
 `
 
-// up brings that up with the demo's workload.
+// up starts this cluster with the demo's workload.
 func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	root, err := cluster.Root()
 	if err != nil {
@@ -92,10 +91,10 @@ func up(ctx context.Context, name string) (*cluster.Cluster, error) {
 	return c, c.Apply(ctx, os.Stderr)
 }
 
-// Stories that leave the machines alone run beside each other.
+// Scenarios that do not affect the machines run in parallel.
 func TestFlows(t *testing.T) { script.Run(t, shared, "kubectl", script.Files(t, "flows")...) }
 
-// Stories that fill nodes or cut their power run one after the other.
+// Scenarios that fill nodes or cut their power run one after the other.
 func TestFlowsAlone(t *testing.T) {
 	for _, file := range script.Files(t, "alone") {
 		t.Run("", func(t *testing.T) { script.Run(t, shared, "kubectl", file) })

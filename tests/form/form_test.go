@@ -1,5 +1,5 @@
-// Package form runs a control plane as static pods on real machines, and changes it to units and back. What
-// the manifests are is provision/role's and is tested there.
+// Package form runs a control plane as static pods on real machines, and changes it to units and back. The tests of
+// provision/role cover the manifests.
 package form
 
 import (
@@ -20,9 +20,9 @@ import (
 
 const limit = 7 * time.Minute
 
-// S15: a control plane of static pods serves a workload, comes back when a process is killed, becomes one of
-// units and static pods again, and is as declared each time. S12: nothing of it needs that the API server answers
-// without credentials.
+// A control plane of static pods serves a workload and recovers when a process is killed. It is changed to units and
+// back to static pods, and is as declared each time. All of this works if the API server refuses anonymous requests.
+// Proves S12, S15.
 func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -87,7 +87,7 @@ func TestAControlPlaneOfStaticPodsServesComesBackAndChangesItsForm(t *testing.T)
 	}
 }
 
-// nobody is answered without credentials, not even about health.
+// nobody disables anonymous requests, even to the health endpoints.
 const nobody = `  api {
     authentication = <<-END
       apiVersion: apiserver.config.k8s.io/v1
@@ -96,7 +96,7 @@ const nobody = `  api {
     END
   }`
 
-// refused is that the API server answers nobody who has no credentials.
+// refused checks that the API server refuses anonymous requests.
 func refused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	out, err := c.Lab.Machine("control").
@@ -107,8 +107,8 @@ func refused(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// probed waits until the kubelet says that the API server is well, which it is not told at 6443, and that
-// it has not been started again.
+// probed waits until the kubelet reports that the API server is healthy and has not restarted. The kubelet cannot use
+// port 6443 for its probes, which refuses anonymous requests.
 func probed(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
@@ -123,7 +123,7 @@ func probed(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// up brings up examples/static-pods with the demo's workload.
+// up starts examples/static-pods with the demo's workload.
 func up(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string) {
 	t.Helper()
 	root, err := cluster.Root()
@@ -160,7 +160,7 @@ func up(ctx context.Context, t *testing.T) (c *cluster.Cluster, declared string)
 
 const killed = "kube-scheduler"
 
-// status is a static pod's restarts and readiness.
+// status is the output format for a static pod's restarts and readiness.
 const status = "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}"
 
 func restarts(ctx context.Context, t *testing.T, c *cluster.Cluster) int {
@@ -183,7 +183,7 @@ func restarts(ctx context.Context, t *testing.T, c *cluster.Cluster) int {
 	return n
 }
 
-// answers waits until the workload does, through its Service's port on a node.
+// answers waits until the workload answers through its Service's port on a node.
 func answers(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	client := &http.Client{

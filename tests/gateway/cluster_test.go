@@ -33,13 +33,13 @@ import (
 )
 
 const (
-	machine = "10.10.0.1"       // of the ingress proxy
-	pods    = "10.128.0.0/11"   // of the development cluster's pods
-	outside = "198.51.100.0/24" // of the pool of load balancers
+	machine = "10.10.0.1"       // address of the ingress proxy
+	pods    = "10.128.0.0/11"   // network of the development cluster's pods
+	outside = "198.51.100.0/24" // pool of load balancer addresses
 	class   = "clusterctl"
 )
 
-// cluster starts everything and returns the kubeconfig of its administrator.
+// cluster starts everything and returns the path of the administrator's kubeconfig.
 func cluster(t *testing.T) string {
 	bundle := os.Getenv("CLUSTERCTL_BUNDLE")
 	if bundle == "" {
@@ -79,9 +79,10 @@ func cluster(t *testing.T) string {
 	daemon(t, bundle, dir, "kube-ingress", "--kubeconfig", asUser(t, kubeconfig, dir, "system:kube-ingress:node-1",
 		"system:kube-ingress"), "--node-name", "node-1", "--node-ip", machine,
 		"--service-name", "kube-system/kube-ingress", "--gateway-addresses", "load_balancer")
-	// The suite reads from the class which features it is to test.
+	// The suite reads from the class which features to test.
 	accepted := &gatewayv1.GatewayClass{}
-	for until := time.Now().Add(time.Minute); len(accepted.Status.SupportedFeatures) == 0; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); len(accepted.Status.SupportedFeatures) == 0; time.Sleep(
+		50 * time.Millisecond) {
 		if err := c.Get(t.Context(), client.ObjectKey{Name: class}, accepted); err != nil || time.Now().After(until) {
 			t.Fatalf("the GatewayClass has no features: %+v, %v", accepted.Status, err)
 		}
@@ -146,7 +147,7 @@ func daemon(t *testing.T, bundle, dir, name string, args ...string) {
 	t.Logf("%s logs to %s", name, log.Name())
 }
 
-// asUser writes a kubeconfig with which one has the rights of somebody, and no others.
+// asUser writes a kubeconfig that has only the rights of a user.
 func asUser(t *testing.T, kubeconfig, dir, user string, groups ...string) string {
 	cfg, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
@@ -162,8 +163,8 @@ func asUser(t *testing.T, kubeconfig, dir, user string, groups ...string) string
 	return path
 }
 
-// set makes what apply makes for a cluster with `ingress { gateway_api = true, gateway_addresses = "load_balancer" }`
-// and a pool.
+// set creates what apply creates for a cluster with `ingress { gateway_api = true, gateway_addresses = "load_balancer"
+// }` and a pool.
 func set(t *testing.T, c client.Client) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "kube-system", Name: name} }
 	list := []client.Object{
@@ -229,7 +230,7 @@ func set(t *testing.T, c client.Client) {
 	}
 }
 
-// serveEchoes has a server for every pod that runs, at its address.
+// serveEchoes runs a server for every running pod, at its address.
 func serveEchoes(t *testing.T, clients kubernetes.Interface) {
 	ctx, cancel := context.WithCancel(context.Background())
 	all := &echoes{all: map[string]*echo{}}

@@ -9,14 +9,15 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 )
 
-// S32: Gateways, HTTPRoutes and ReferenceGrants as their specification has them, with all features that the
-// GatewayClass claims.
+// Gateways, HTTPRoutes and ReferenceGrants conform to their specification, with all features that the GatewayClass
+// claims.
+// Proves S32.
 func TestConformance(t *testing.T) {
 	t.Setenv("KUBECONFIG", cluster(t))
 	options := conformance.DefaultOptions(t)
 	options.GatewayClassName = class
 	options.ConformanceProfiles = []suite.ConformanceProfileName{suite.GatewayHTTPConformanceProfileName}
-	// Tests of ReferenceGrants that are there and that are missing name the same secret.
+	// Tests with and without ReferenceGrants use the same secret.
 	options.CleanupBaseResources, options.DisableParallelTests = false, true
 	options.Implementation = confv1.Implementation{
 		Organization: "clusterctl", Project: "clusterctl", URL: "https://clusterctl.local",

@@ -2,19 +2,19 @@ package interrupt
 
 import "fmt"
 
-// declared is what the configuration says.
+// declared is the content of the configuration.
 type declared struct {
 	b, nothing bool // node b is declared; the cluster is being destroyed
-	turn       int  // of the changes
+	turn       int  // number of changes
 }
 
-// operation is what is done to the cluster while it is interrupted.
+// operation is an operation that is interrupted.
 type operation struct {
 	name    string
 	declare func(w *world)
 }
 
-// operations in the order in which they can follow one another, over and over.
+// operations are listed in an order that can be repeated.
 var operations = []operation{
 	{"create", func(w *world) { w.b, w.nothing = true, false; w.write() }},
 	{"change", change},
@@ -36,8 +36,8 @@ func (o operation) command() string {
 
 func change(w *world) { w.turn++; w.write() }
 
-// write lays the configuration. A turn changes the nodes' kubelets, the workload's pods, an object, and
-// which objects there are.
+// write writes the configuration. A turn changes the nodes' kubelets, the workload's pods, an object, and the set of
+// objects.
 func (w *world) write() {
 	nodes := `a = "10.99.0.21"`
 	if w.b {

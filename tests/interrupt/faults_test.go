@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// fault is a way in which an apply does not come to its end. happen returns what undoes it once the
-// apply has ended.
+// fault is a way to interrupt an apply. happen returns a function that undoes the fault after the apply has ended.
 type fault struct {
 	name   string
 	happen func(ctx context.Context, w *world, apply *exec.Cmd) (undo func() error, err error)
@@ -29,11 +28,11 @@ func signal(s syscall.Signal) func(context.Context, *world, *exec.Cmd) (func() e
 	}
 }
 
-// long is beyond what a connection lives without an answer.
+// long is longer than a connection stays open without an answer.
 const long = 75 * time.Second
 
-// cut takes a machine off the network: for some seconds, within which a connection lives on, or for long, or
-// until the apply has given up before that.
+// cut disconnects a machine from the network: for some seconds, after which a connection still works, or for long. It
+// ends earlier if the apply ends.
 func cut(ctx context.Context, w *world, _ *exec.Cmd) (func() error, error) {
 	m := w.Lab.Machines[w.rand.IntN(len(w.Lab.Machines))]
 	if err := m.Cut(ctx); err != nil {

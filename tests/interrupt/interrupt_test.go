@@ -1,6 +1,6 @@
-// Package interrupt stops applies at random points, in every way in which they are stopped in
-// earnest, and holds the tool to its promise: the next apply converges, and the state names nothing
-// that is not there. It runs on machines of its own; what those are made with is tests/cluster's.
+// Package interrupt stops applies at random points, in every way that occurs in practice. It checks that the next apply
+// converges, and that the state names nothing that does not exist. It runs on its own machines, which tests/cluster
+// creates.
 package interrupt
 
 import (
@@ -32,18 +32,19 @@ const (
 	diskSize   = 3 << 30
 )
 
-// world is the cluster, and what is declared of it.
+// world is the cluster, with its declared configuration.
 type world struct {
 	*cluster.Cluster
 	t    *testing.T
 	rand *rand.Rand
 	declared
-	// lines is how many lines an apply of an operation has been seen to print: where it can be interrupted.
+	// lines is how many lines an apply of an operation prints. It is interrupted after one of them.
 	lines map[string]int
 	last  string // the output of the last apply
 }
 
-// P02: an apply that is interrupted anywhere is finished by the next one.
+// An apply that is interrupted anywhere is completed by the next one.
+// Proves P02.
 func TestTheNextApplyConvergesWhereverOneWasInterrupted(t *testing.T) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
@@ -108,8 +109,8 @@ func up(t *testing.T) *world {
 	return w
 }
 
-// interrupted runs an operation and has a fault happen when it has printed so many lines. It
-// reports whether it got that far.
+// interrupted runs an operation and causes a fault when it has printed a number of lines. It reports whether it printed
+// that many.
 func (w *world) interrupted(op operation, f fault, at int) bool {
 	ctx, cancel := context.WithTimeout(w.t.Context(), applyLimit)
 	defer cancel()
@@ -185,7 +186,7 @@ func (w *world) converge(op operation) {
 	}
 }
 
-// journals are the ends of what the machines' units say, for a person who looks for a cause.
+// journals returns the ends of the units' journals on all machines, for debugging.
 func (w *world) journals() string {
 	var all strings.Builder
 	for _, m := range w.Lab.Machines {

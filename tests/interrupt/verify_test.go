@@ -15,8 +15,7 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// verify holds the state against the world: every machine and object that it names is there, and what is
-// there is as declared.
+// verify compares the state with the machines and the API: everything that it names exists and is as declared.
 func (w *world) verify() {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
@@ -85,7 +84,7 @@ func (w *world) verify() {
 	}
 }
 
-// nodes are those that are declared; they take pods and are ready, as soon as their kubelets have said so.
+// nodes checks that the declared nodes exist, are schedulable and become ready.
 func (w *world) nodes(ctx context.Context, want []string) {
 	w.t.Helper()
 	var list string
@@ -108,7 +107,7 @@ func (w *world) nodes(ctx context.Context, want []string) {
 	}
 }
 
-// clean holds that nothing of the cluster is on a machine.
+// clean checks that nothing of the cluster is left on a machine.
 func (w *world) clean(ctx context.Context, name string) {
 	w.t.Helper()
 	left, err := w.Lab.Machine(name).

@@ -1,6 +1,6 @@
-// Package isolation implements the specification of network policies slowly and sentence by sentence, so that tests can
-// compare it with what the rules of the data plane decide. It draws clusters, and decides for every packet whether it
-// may pass. It does not depend on how the rules are made.
+// Package isolation implements the specification of network policies slowly and sentence by sentence. Tests compare it
+// with what the rules of the data plane decide. It draws clusters, and decides for every packet whether it may pass. It
+// does not depend on how the rules are made.
 package isolation
 
 import (

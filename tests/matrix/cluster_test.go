@@ -20,20 +20,21 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// place is where machines are, and how load balancers' addresses are announced.
+// place is the location of the machines, and how load balancer addresses are announced.
 type place struct {
-	b        string // the address of machine b; that of a is 10.99.0.21
-	pool     string // what the pool of load balancers' addresses is
+	b        string // address of machine b; that of a is 10.99.0.21
+	pool     string // settings of the pool of load balancer addresses
 	outside  []string
-	gateways bool                     // whether Gateways have addresses of their own
-	announce func(*testing.T, *world) // what it takes to have them heard
+	gateways bool                     // whether Gateways have their own addresses
+	announce func(*testing.T, *world) // starts what receives the announcements
 }
 
-// beside are machines of one network, whose neighbours are told of addresses.
+// beside has machines in one network. The addresses are announced to the neighbours in it.
 var beside = place{b: "10.99.0.22", outside: []string{"10.99.0.1", "fd00:99::1"},
 	pool: `addresses = ["10.99.0.128-10.99.0.191", "fd00:99::128-fd00:99::191"]`}
 
-// apart are machines with a router between them, which is told of addresses by BGP, and is the one outside as well.
+// apart has machines with a router between them. The addresses are announced to it by BGP, and it is also the client
+// outside.
 var apart = place{b: "10.99.1.22", pool: `
   addresses = ["203.0.113.0/24", "2001:db8:2::/112"]
   bgp {
@@ -45,7 +46,7 @@ var apart = place{b: "10.99.1.22", pool: `
   }
 `, outside: []string{"10.99.0.1", "fd00:99::1", "10.99.1.1", "fd00:99:1::1"}, gateways: true, announce: startRouter}
 
-// declared is a control plane and two nodes, with addresses of both families.
+// declared returns a configuration with a control plane and two nodes, with addresses of both families.
 func (p place) declared(mode string) string {
 	return strings.NewReplacer("@GATEWAYS@", map[bool]string{false: "machines", true: "load_balancer"}[p.gateways],
 		"@MODE@", mode, "@POOL@", p.pool, "@B@", p.b, "@B6@", machines.Second(p.b)).
@@ -82,11 +83,11 @@ machine "node" {
 `)
 }
 
-// service is one of the table's.
+// service is a service of the table.
 type service struct {
-	Name, Set, Place string // whose pods: those with these labels; of no place are those of both
-	Policy           string // of traffic from inside
-	External         string // of traffic from outside
+	Name, Set, Place string // labels of its pods; without a place it has the pods of both machines
+	Policy           string // internal traffic policy
+	External         string // external traffic policy
 	Type, Affinity   string
 	Ranges           []string
 	IPs              []string // external
@@ -139,7 +140,7 @@ func services() (list []service) {
 	return list
 }
 
-// routed are the services that Ingresses and HTTPRoutes lead to.
+// routed are the services that Ingresses and HTTPRoutes use as backends.
 var routed = []string{"cluster-here", "cluster-there", "cluster-both", "cluster-none", "guarded-here", "guarded-there"}
 
 func or(a, b string) string {
@@ -149,7 +150,7 @@ func or(a, b string) string {
 	return a
 }
 
-// objects are what the cluster is given besides.
+// objects returns the other objects of the cluster.
 func objects(t *testing.T, image string, outside []string) string {
 	t.Helper()
 	var blocks []string
@@ -170,7 +171,7 @@ func objects(t *testing.T, image string, outside []string) string {
 	return out.String()
 }
 
-// certificate makes one that nobody has signed but itself, and returns it with its key for a Secret.
+// certificate returns a self-signed certificate and its key for a Secret.
 func certificate(t *testing.T, names ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,6 +1,6 @@
-// Package matrix sends real packets every way that there is into and through a cluster of real machines, and holds what
-// comes of each against what is documented: rows_test.go is the table. It is walked in each mode of the proxy, which is
-// changed on the cluster that runs.
+// Package matrix sends real packets in every way into and through a cluster of real machines, and compares the outcomes
+// with the documentation: rows_test.go is the table. The table is tested in each mode of the proxy, which is changed on
+// the running cluster.
 package matrix
 
 import (
@@ -29,7 +29,7 @@ import (
 
 var modes = flag.String("modes", "nftables", "modes of the proxy in which the table is walked, one after the other")
 
-// world is the cluster, and what is where.
+// world is the cluster, with its addresses.
 type world struct {
 	*cluster.Cluster
 	place
@@ -39,12 +39,13 @@ type world struct {
 	names    string   // the cluster's name server
 }
 
-func TestPacketsGoEveryWayAsDocumentedS22S27S28S29S31S32(t *testing.T) {
+// Proves S22, S27, S28, S29, S31, S32.
+func TestPacketsGoEveryWayAsDocumented(t *testing.T) {
 	list := strings.Split(*modes, ",")
 	up(t, beside, list[0]).modes(t, list)
 }
 
-// modes walks the table in each mode; the cluster is in the first.
+// modes tests the table in each mode. The cluster begins in the first mode.
 func (w *world) modes(t *testing.T, list []string) {
 	for i, mode := range list {
 		if i > 0 {
@@ -59,9 +60,9 @@ func (w *world) modes(t *testing.T, list []string) {
 	}
 }
 
-// TestARouterIsBetweenMachinesAndToldOfAddressesS22S29 has pods' packets wrapped on their way between machines, and
-// load balancers' addresses told by BGP.
-func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
+// In this network, pods' packets between machines are encapsulated, and load balancer addresses are announced by BGP.
+// Proves S22, S29.
+func TestARouterIsBetweenMachinesAndToldOfAddresses(t *testing.T) {
 	list := strings.Split(*modes, ",")
 	w := up(t, apart, list[0])
 	wrapped, err := w.Lab.Machine("a").
@@ -77,17 +78,17 @@ func TestARouterIsBetweenMachinesAndToldOfAddressesS22S29(t *testing.T) {
 	w.modes(t, list)
 }
 
-// question is a row by one protocol and family.
+// question is a row with one protocol and family.
 type question struct {
 	row
 	walk.Ask
 }
 
-// questions writes the table out.
+// questions returns the questions of the table.
 func (w *world) questions() (list []question) {
 	for _, r := range expand(rows) {
 		if strings.HasSuffix(r.to, "Gateway") && (r.to == "OwnGateway") != w.gateways {
-			continue // Gateways are on the machines' ports, or have addresses of their own
+			continue // Gateways use the machines' ports, or have their own addresses
 		}
 		protocols := r.by
 		if protocols == "" {
@@ -100,7 +101,7 @@ func (w *world) questions() (list []question) {
 					a.Wait = 700 * time.Millisecond
 				}
 				if r.want == walk.Reached && len(strings.Fields(r.servers())) > 1 {
-					a.Tries = 24 // that one of two is never chosen happens once in millions of times
+					a.Tries = 24 // the chance never to choose one of two is one in millions
 				}
 				if r.from == "node" {
 					a.Names = w.names
@@ -122,7 +123,7 @@ func (w *world) questions() (list []question) {
 	return list
 }
 
-// servers are who may answer a row.
+// servers returns the servers that may answer a row.
 func (r row) servers() string {
 	if r.answers != "" {
 		return r.answers
@@ -141,17 +142,17 @@ func (r row) servers() string {
 	return prefix + place
 }
 
-// firstPorts has clients of each mode send from ports of their own. The kernel knows a flow of UDP for some time after
-// its last packet and has it stay with its endpoint over a change of the mode: one who had the port of a client before
-// would be led where that one was.
+// firstPorts are the first source ports of clients in each mode, which differ between modes. The kernel remembers a UDP
+// flow for some time after its last packet, and keeps sending the flow to its endpoint after a change of the mode. A
+// client with the port of a former client would reach the former client's endpoint.
 var firstPorts = map[string]int{
 	"nftables":  33000,
 	"iptables":  33000 + walk.PortsOfAsk,
 	"userspace": 33000 + 2*walk.PortsOfAsk,
 }
 
-// walk has all clients ask until all is as it should be, since endpoints, names and addresses take a moment to be
-// there; then once more, which has to go well.
+// walk repeats the questions until all answers are correct, because endpoints, names and addresses take a moment to
+// appear. Then it asks all once more, and all answers must be correct.
 func (w *world) walk(t *testing.T, mode string) {
 	began := time.Now()
 	all := w.questions()
@@ -167,8 +168,8 @@ func (w *world) walk(t *testing.T, mode string) {
 		)
 	}
 	t.Logf("%d rows come to rest after %s", len(all), time.Since(began).Round(time.Second))
-	// The machine that is best for an address takes it over from another that has it once it has been the best for a
-	// while: no time to ask.
+	// If the best machine for an address does not have it, it takes the address over after it has been the best for a
+	// while. Questions during this time may fail, so the test repeats them if the holders have changed.
 	var answers map[string]walk.Answer
 	for end := time.Now().Add(2 * time.Minute); ; {
 		before := w.holders(t)
@@ -206,7 +207,7 @@ func (w *world) walk(t *testing.T, mode string) {
 	t.Logf("%d rows in %s", len(all), time.Since(began).Round(time.Second))
 }
 
-// holders are the machines that have load balancers' addresses, by lease.
+// holders returns the machines that hold load balancer addresses, by lease.
 func (w *world) holders(t *testing.T) string {
 	t.Helper()
 	text, err := cluster.Output(w.Kube(t.Context(), "get", "leases", "-n", metav1.NamespaceSystem,
@@ -223,7 +224,7 @@ func (w *world) holders(t *testing.T) string {
 	return list.String()
 }
 
-// wrong says how an answer differs from what the row demands, "" when it does not.
+// wrong returns how an answer differs from the row, or "".
 func (q question) wrong(mode string, a walk.Answer, own []string) string {
 	relayed := mode == "userspace" && ways[q.to].proxied && q.Protocol != "SCTP"
 	want := q.want
@@ -235,7 +236,7 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 		wants = append(wants, walk.Forbidden)
 	}
 	if relayed && q.Protocol == "TCP" && slices.Contains(wants, walk.Dropped) {
-		wants = append(wants, walk.Ended) // the proxy takes a connection before it learns that the pod does not
+		wants = append(wants, walk.Ended) // the proxy accepts a connection before it finds that the pod does not
 	}
 	switch {
 	case a.ID == "":
@@ -250,9 +251,9 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 		!any && !slices.Equal(a.Servers, some) {
 		return fmt.Sprintf("answered by %s, want %s", a.Servers, q.servers())
 	}
-	if want == q.want { // who comes in against the row has no address to keep
+	if want == q.want { // a client that connects contrary to the row keeps no address
 		kept := q.kept &&
-			// the proxy of the client's own machine has its address
+			// the proxy of the client's own machine uses its address
 			(!relayed || q.from == "node" && q.to != "FarNodePort")
 		for _, seen := range a.Clients {
 			if slices.Contains(own, seen) != kept {
@@ -263,7 +264,7 @@ func (q question) wrong(mode string, a walk.Answer, own []string) string {
 	return ""
 }
 
-// own are the addresses of who asks.
+// own returns the addresses of the client.
 func (w *world) own(q question) (list []string) {
 	switch q.from {
 	case "outside":
@@ -271,7 +272,7 @@ func (w *world) own(q question) (list []string) {
 	case "node":
 		list = []string{"10.99.0.21", "fd00:99::21"}
 		for _, ip := range w.pods["pod"].Status.PodIPs {
-			list = append(list, gateway(ip.IP)) // of the machine's own pods
+			list = append(list, gateway(ip.IP)) // the machine's address in the network of its own pods
 		}
 		return list
 	}
@@ -281,7 +282,7 @@ func (w *world) own(q question) (list []string) {
 	return list
 }
 
-// podOf is the pod in which a client runs.
+// podOf returns the pod in which a client runs.
 func podOf(from string) string {
 	if from == "endpoint" {
 		return "here"
@@ -289,7 +290,7 @@ func podOf(from string) string {
 	return from
 }
 
-// ask has every client ask its questions, all clients at once.
+// ask sends the questions of all clients, in parallel.
 func (w *world) ask(t *testing.T, list []question) map[string]walk.Answer {
 	t.Helper()
 	inputs := map[string]*bytes.Buffer{}
@@ -341,7 +342,7 @@ func (w *world) client(ctx context.Context, from string) *exec.Cmd {
 	return w.Kube(ctx, "exec", "-i", "-n", "matrix", podOf(from), "--", "web", "-walk")
 }
 
-// debug asks clusterctl where the packets of a question end.
+// debug runs clusterctl to find where the packets of a question end.
 func (w *world) debug(ctx context.Context, q question) string {
 	from := map[string]string{"node": "node/node-a", "outside": "outside"}[q.from]
 	if from == "" {
@@ -355,7 +356,7 @@ func (w *world) debug(ctx context.Context, q question) string {
 	if q.Protocol == "UDP" {
 		args = append(args, "--protocol", "udp")
 	}
-	out, _ := w.Ctl(ctx, args...).CombinedOutput() // it fails where packets end
+	out, _ := w.Ctl(ctx, args...).CombinedOutput() // it fails if packets are lost
 	return string(out)
 }
 

@@ -10,8 +10,7 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// birdConfig is a router between machines that takes from them where addresses are, and leads to them by all routes at
-// once.
+// birdConfig configures a router between machines that learns addresses from them, and forwards to all routes at once.
 const birdConfig = `
 router id 10.99.0.1;
 protocol device {}
@@ -28,7 +27,7 @@ protocol bgp a from machine { neighbor 10.99.0.21 as 64513; }
 protocol bgp b from machine { neighbor 10.99.1.22 as 64513; }
 `
 
-// startRouter has BIRD, of Debian's package bird2, run in the lab's network until the test ends.
+// startRouter runs BIRD, from Debian's package bird2, in the lab's network until the test ends.
 func startRouter(t *testing.T, w *world) {
 	t.Helper()
 	file := func(name string) string { return filepath.Join(w.Lab.Home(), name) }

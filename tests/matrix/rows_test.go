@@ -6,24 +6,24 @@ import (
 	"clusterctl/tests/matrix/walk"
 )
 
-// row is what the documentation demands of one way of packets. A field that has several words stands for several rows.
+// row is the documented outcome for one way of packets. A field with several words stands for several rows.
 type row struct {
-	// pod, friend, muted and endpoint are pods on machine a, of which endpoint is the server here; node is machine a;
-	// outside is none of the cluster
+	// from is the client. pod, friend, muted and endpoint are pods on machine a, of which endpoint is the server on
+	// this machine. node is machine a, and outside is not in the cluster.
 	from    string
-	to      string // the kind of address, of ways
-	service string // or, for Pod and HostPort, the server
-	by      string // protocols; empty is all that the kind of address has
-	want    string // of walk's outcomes
-	answers string // which servers answer, each of them and no other; "one of " before them is any of them
+	to      string // the kind of address, from ways
+	service string // for Pod and HostPort, the server
+	by      string // protocols; empty: all that the kind of address has
+	want    string // outcome of walk
+	answers string // names of the servers, all of which answer and no others; after "one of ", any one of them
 	kept    bool   // whether the server sees the client's own address
-	// what comes of TCP and UDP in the mode userspace, where that differs: there the proxy is the client that policies
-	// see
+	// relayed is the outcome for TCP and UDP in the mode userspace, if it differs. In this mode, policies see the proxy
+	// as the client.
 	relayed string
-	why     string // what is documented
+	why     string // the documented reason
 }
 
-// What may come of packets; HTTP has statuses as well.
+// Outcomes of packets. HTTP also has statuses.
 const (
 	reached = walk.Reached
 	refused = walk.Refused
@@ -32,17 +32,17 @@ const (
 	noName  = walk.NoName
 )
 
-// either is an outcome that depends on which machine has an address.
+// either is an outcome that depends on which machine holds an address.
 const either = reached + " or " + dropped
 
-// Services are called by their traffic policies, internal and external, and where their endpoints are, as machine a
-// sees it: cluster-here, local-there. Those of servers that network policies are about are called by these:
+// The names of services consist of their traffic policies, internal and external, and the location of their endpoints
+// relative to machine a: cluster-here, local-there. Servers with network policies have these names:
 //
-//	guarded   lets in pods with the label role=friend
-//	narrow    lets in the port of TCP that is called who
-//	blocked   lets in the address outside and nobody else; its external traffic policy is Local
+//	guarded   allows pods with the label role=friend
+//	narrow    allows the TCP port with the name who
+//	blocked   allows only the address outside; its external traffic policy is Local
 //
-// The pod muted may send to the server there and to name servers, and nowhere else.
+// The pod muted may only send to the server on machine b and to name servers.
 const (
 	plain  = "cluster-here cluster-there cluster-both"
 	entry  = "NodePort ExternalIP"
@@ -67,7 +67,7 @@ var rows = []row{
 	{from: "outside", to: "Name", service: "cluster-here", want: noName,
 		why: "the cluster's names are known to its own name server"},
 
-	// Node ports and external addresses: those of machine a, and node ports of b.
+	// Node ports and external addresses of machine a, and node ports of b.
 	{from: "pod", to: entry, service: plain, want: reached,
 		why: "with externalTrafficPolicy: Cluster the client's address may be lost"},
 	{from: "node", to: entry, service: plain + " local-here local-there local-both", want: reached, kept: true,
@@ -128,7 +128,7 @@ var rows = []row{
 	{from: "outside", to: "LoadBalancer", service: "ranged-out", want: dropped,
 		why: "loadBalancerSourceRanges drop whom they do not name"},
 
-	// No proxy is in the way to pods themselves.
+	// Pods are reached directly, without a proxy.
 	{from: "pod node", to: "Headless", service: "headless-here headless-there headless-both", want: reached, kept: true,
 		why: "the name of a headless service is that of its pods"},
 	{from: "outside", to: "Headless", service: "headless-here", want: noName,
@@ -145,14 +145,14 @@ var rows = []row{
 	{from: "pod", to: "HostPort", service: "here", want: reached,
 		why: "who a pod of the same machine is seen as is said nowhere: the plugin masquerades the machine's own pods"},
 
-	// Names that stand for other names.
+	// Names that are aliases of other names.
 	{from: "pod node", to: "ExternalName", service: "alias", want: reached, answers: "here there", kept: true,
 		why: "the name server answers with the other name, and with what that has"},
 	{from: "pod node", to: "ExternalName", service: "lost", want: noName, why: "nobody has the name"},
 	{from: "outside", to: "ExternalName", service: "alias", want: noName,
 		why: "the cluster's names are known to its own name server"},
 
-	// The ingress proxy, by Ingress and by Gateway API, plain and with TLS.
+	// The ingress proxy, with Ingress and Gateway API, with and without TLS.
 	{from: "pod node outside", to: "Ingress Gateway", service: plain, want: reached, kept: true,
 		why: "the rule for the host leads to the service's endpoints; the proxy says who the client is"},
 	{from: "node outside", to: "FarIngress FarGateway", service: plain, want: reached, kept: true,
@@ -185,7 +185,7 @@ var rows = []row{
 		why:     "no rule names the host, and there is no default backend",
 	},
 
-	// Network policies that let in: who is meant, by label, port and address.
+	// Network policies for ingress: by label, port and address.
 	{from: "friend", to: "Pod", service: "guarded-here guarded-there", want: reached, kept: true,
 		why: "ingress: from a podSelector that means the client"},
 	{from: "friend", to: inside, service: "guarded-here", want: reached, kept: true,
@@ -227,7 +227,7 @@ var rows = []row{
 	{from: "outside", to: "Ingress Gateway", service: "guarded-there", want: "status 504",
 		why: "other machines, from which the proxy asks, are let in by policies alone"},
 
-	// Policies that let out.
+	// Network policies for egress.
 	{from: "muted", to: "Pod", service: "here", want: dropped,
 		why: "egress: nobody is let out to whom no policy lets out"},
 	{from: "muted", to: inside, service: "cluster-here", want: dropped, relayed: reached,
@@ -245,7 +245,7 @@ var rows = []row{
 	},
 }
 
-// expand writes out rows that stand for several, but for protocols.
+// expand expands rows that stand for several, except for their protocols.
 func expand(rows []row) (all []row) {
 	for _, r := range rows {
 		for _, from := range strings.Fields(r.from) {

@@ -20,10 +20,10 @@ import (
 	"clusterctl/tests/lab/machines"
 )
 
-// way is what kind of address a row is about.
+// way describes a kind of address.
 type way struct {
 	protocols string
-	proxied   bool // kube-proxy is on the way
+	proxied   bool // kube-proxy handles the packets
 	named     bool // the address is a name
 }
 
@@ -50,7 +50,7 @@ var ways = map[string]way{
 
 const domain = ".matrix.svc.cluster.local"
 
-// target is where a row's packets are sent, and which host they ask for.
+// target returns the address for a row's packets, and the host that they request.
 func (w *world) target(r row, protocol string, family int) (to, host string) {
 	at := func(list []string, port int) string {
 		for _, text := range list {
@@ -58,7 +58,7 @@ func (w *world) target(r row, protocol string, family int) (to, host string) {
 				return net.JoinHostPort(text, fmt.Sprint(port))
 			}
 		}
-		return fmt.Sprintf("none of %s", list) // which no client can ask, and says
+		return fmt.Sprintf("none of %s", list) // no client can use this address, and the error contains it
 	}
 	s := w.services[r.service]
 	a, b := []string{"10.99.0.21", "fd00:99::21"}, []string{w.b, machines.Second(w.b)}
@@ -119,8 +119,8 @@ func balanced(s corev1.Service) (list []string) {
 	return list
 }
 
-// gateway is the address that a machine has for its own pods: the first one of their network, as the one of a pod
-// tells.
+// gateway returns the machine's address for its own pods: the first address of their network, which follows from a
+// pod's address.
 func gateway(pod string) string {
 	ip := netip.MustParseAddr(pod)
 	bits := 24
@@ -131,7 +131,7 @@ func gateway(pod string) string {
 	return network.Addr().Next().String()
 }
 
-// fill gives the cluster the objects of the table, the machines their client, and learns what is where.
+// fill creates the objects of the table, installs the client on the machines, and reads all addresses.
 func (w *world) fill(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -159,14 +159,14 @@ func (w *world) fill(t *testing.T) {
 	if _, err := cluster.Output(send); err != nil {
 		t.Fatal(err)
 	}
-	// Refusals are messages of which a kernel sends some in a second.
+	// A kernel limits the rate of the messages that refuse packets.
 	for _, machine := range []string{"a", "b"} {
 		if _, err := w.Lab.Machine(machine).Run(ctx, "sysctl -qw net.ipv4.icmp_ratelimit=0 "+
 			"net.ipv6.icmp.ratelimit=0"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// External addresses are led to machine a.
+	// External addresses are routed to machine a.
 	for _, words := range []string{"route add 192.0.2.0/24 via 10.99.0.21", "-6 route add 2001:db8::/64 via " +
 		"fd00:99::21"} {
 		if _, err := cluster.Output(w.Lab.Command(ctx, "ip", strings.Fields(words)...)); err != nil {

@@ -13,7 +13,8 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func TestMemoryHogIsKilledAndItsNeighbourLivesS25(t *testing.T) {
+// Proves S25.
+func TestMemoryHogIsKilledAndItsNeighbourLives(t *testing.T) {
 	n := start(t)
 	limit := corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")}
 	n.create(n.shell("neighbour", "sleep 1000", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = limit }))
@@ -32,7 +33,8 @@ func TestMemoryHogIsKilledAndItsNeighbourLivesS25(t *testing.T) {
 	}
 }
 
-func TestSecurityAndNamespacesAreAsAskedS23S24(t *testing.T) {
+// Proves S23, S24.
+func TestSecurityAndNamespacesAreAsAsked(t *testing.T) {
 	n := start(t)
 	yes, user, group := true, int64(1234), int64(2345)
 	n.create(n.shell("locked", "id -u; id -g; touch /x 2>&1; sleep 1000", func(p *corev1.Pod) {
@@ -78,7 +80,8 @@ func TestSecurityAndNamespacesAreAsAskedS23S24(t *testing.T) {
 	})
 }
 
-func TestDeletionIsGracefulS23(t *testing.T) {
+// Proves S23.
+func TestDeletionIsGraceful(t *testing.T) {
 	n := start(t)
 	grace := int64(10)
 	n.create(
@@ -117,7 +120,8 @@ func TestDeletionIsGracefulS23(t *testing.T) {
 	}
 }
 
-func TestNodeRefusesWhatDoesNotFitS06(t *testing.T) {
+// Proves S06.
+func TestNodeRefusesWhatDoesNotFit(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("huge", "sleep 1", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000")}
@@ -128,7 +132,8 @@ func TestNodeRefusesWhatDoesNotFitS06(t *testing.T) {
 	}
 }
 
-func TestUsageIsReportedS23S33(t *testing.T) {
+// Proves S23, S33.
+func TestUsageIsReported(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("busy", "while true; do :; done", nil))
 	n.until("the pod", func() bool { return ready(n.pod("busy")) })
@@ -148,7 +153,8 @@ func TestUsageIsReportedS23S33(t *testing.T) {
 	})
 }
 
-func TestPodIsResizedInPlaceS23(t *testing.T) {
+// Proves S23.
+func TestPodIsResizedInPlace(t *testing.T) {
 	n := start(t)
 	size := func(cpu, memory string) corev1.ResourceRequirements {
 		l := corev1.ResourceList{
@@ -205,7 +211,8 @@ func TestPodIsResizedInPlaceS23(t *testing.T) {
 	}
 }
 
-func TestPodThatWritesMoreThanItMayIsEvictedS26(t *testing.T) {
+// Proves S26.
+func TestPodThatWritesMoreThanItMayIsEvicted(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("full", "dd if=/dev/zero of=/big bs=1M count=16; sleep 1000", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{

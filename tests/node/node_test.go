@@ -1,5 +1,5 @@
-// Package node drives one real node from outside: the API server over a store in
-// memory, the kubelet, and the bundle's containerd, all on this machine.
+// Package node tests one real node from outside: the API server with a store in memory, the kubelet, and the bundle's
+// containerd, all on this machine.
 package node
 
 import (
@@ -48,7 +48,7 @@ type node struct {
 	cfg    config.Kubelet
 	file   config.KubeletFile
 	logs   string
-	stop   func() // the kubelet
+	stop   func() // stops the kubelet
 	log    *slog.Logger
 }
 
@@ -86,7 +86,7 @@ func start(t *testing.T) *node {
 		got, err := n.admin.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 		return err == nil && nodeReady(got)
 	})
-	// Who looks after taints is not here.
+	// The controller that removes the taint does not run here.
 	n.untaint()
 	return n
 }
@@ -102,7 +102,7 @@ func nodeReady(n *corev1.Node) bool {
 
 func (n *node) untaint() { n.patchNode(`{"spec":{"taints":null}}`) }
 
-// patchNode changes the node, whose kubelet writes it as well.
+// patchNode changes the Node, which the kubelet writes too.
 func (n *node) patchNode(patch string) {
 	n.Helper()
 	if _, err := n.admin.CoreV1().Nodes().Patch(context.Background(), nodeName, types.MergePatchType, []byte(patch),
@@ -111,7 +111,7 @@ func (n *node) patchNode(patch string) {
 	}
 }
 
-// serveAPI starts the API server, as the daemon runs it.
+// serveAPI starts the API server as the daemon runs it.
 func (n *node) serveAPI() {
 	t, dir, now := n.T, filepath.Join(n.engine.Dir, "pki"), time.Now()
 	var err error
@@ -215,7 +215,7 @@ func (n *node) configure() {
 	)
 	n.file.Authentication.X509.ClientCAFile = dir + "/pki/ca.crt"
 	n.file.ContainerRuntimeEndpoint = n.engine.Endpoint
-	// How full the disk of the machine is that runs the tests is not what is tested.
+	// The thresholds are low, so that the disk usage of the machine that runs the tests does not matter.
 	n.file.EvictionHard = map[string]string{
 		"memory.available":  "100Mi",
 		"nodefs.available":  "1Gi",
@@ -331,7 +331,7 @@ func ready(p *corev1.Pod) bool {
 	return false
 }
 
-// shell is a pod that runs a script on this node.
+// shell returns a pod that runs a script on this node.
 func (n *node) shell(name, script string, change func(*corev1.Pod)) *corev1.Pod {
 	grace := int64(1)
 	p := &corev1.Pod{

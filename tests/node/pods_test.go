@@ -25,7 +25,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-func TestPodGetsWhatItAsksForS09S23S25S30(t *testing.T) {
+// Proves S09, S23, S25, S30.
+func TestPodGetsWhatItAsksFor(t *testing.T) {
 	n := start(t)
 	ctx := context.Background()
 	if _, err := n.admin.CoreV1().ConfigMaps("default").Create(ctx,
@@ -130,7 +131,7 @@ cat /var/run/secrets/kubernetes.io/serviceaccount/namespace; echo; mkdir /www; e
 			t.Errorf("the log lacks %q:\n%s", want, text)
 		}
 	}
-	// Limits are where the kernel looks.
+	// The limits are set in the kernel.
 	memory, _ := filepath.Glob(
 		filepath.Join(
 			"/sys/fs/cgroup/memory",
@@ -195,7 +196,8 @@ func (n *node) exec(pod string, stdin io.Reader, command ...string) (stdout, std
 	return out.String(), bad.String(), err
 }
 
-func TestLogsExecAndPortForwardS08(t *testing.T) {
+// Proves S08.
+func TestLogsExecAndPortForward(t *testing.T) {
 	n := start(t)
 	n.create(
 		n.shell(
@@ -227,7 +229,7 @@ func TestLogsExecAndPortForwardS08(t *testing.T) {
 		t.Errorf("exec: %q, %q, %v", out, bad, err)
 	}
 	n.forward(t)
-	// Following ends with the container, and has all of it.
+	// A followed log ends with the container, and is complete.
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	stream, err := n.admin.CoreV1().Pods("default").GetLogs("web", &corev1.PodLogOptions{Follow: true}).Stream(ctx)
@@ -242,7 +244,7 @@ func TestLogsExecAndPortForwardS08(t *testing.T) {
 	n.strangers(t)
 }
 
-// forward reaches the pod's web server through the API.
+// forward connects to the pod's web server through the API.
 func (n *node) forward(t *testing.T) {
 	t.Helper()
 	transport, upgrader, err := spdy.RoundTripperFor(n.config)
@@ -260,7 +262,7 @@ func (n *node) forward(t *testing.T) {
 	n.forwarded(t, spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u))
 }
 
-// forwarded reaches the pod's web server over a connection of one of two kinds.
+// forwarded connects to the pod's web server with one of two protocols.
 func (n *node) forwarded(t *testing.T, dialer httpstream.Dialer) {
 	t.Helper()
 	stop, up := make(chan struct{}), make(chan struct{})
@@ -296,7 +298,7 @@ func (n *node) forwarded(t *testing.T, dialer httpstream.Dialer) {
 	}
 }
 
-// strangers are not let in by the kubelet.
+// strangers checks that the kubelet refuses unauthenticated clients.
 func (n *node) strangers(t *testing.T) {
 	t.Helper()
 	conn, err := net.Dial("tcp", "127.0.0.1:10250")
@@ -317,7 +319,8 @@ func (n *node) strangers(t *testing.T) {
 	}
 }
 
-func TestInitContainersSidecarsAndRestartsS23(t *testing.T) {
+// Proves S23.
+func TestInitContainersSidecarsAndRestarts(t *testing.T) {
 	n := start(t)
 	always := corev1.ContainerRestartPolicyAlways
 	n.create(
@@ -390,7 +393,8 @@ func TestInitContainersSidecarsAndRestartsS23(t *testing.T) {
 	}
 }
 
-func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
+// Proves S05, S23.
+func TestKubeletRestartLeavesPodsAloneAndCleansUp(t *testing.T) {
 	n := start(t)
 	stay := n.create(n.shell("stay", "sleep 1000", nil))
 	n.create(n.shell("leave", "sleep 1000", nil))
@@ -411,7 +415,7 @@ func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
 		p.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the other pod: %+v", p.Status)
 	}
-	// The same with the runtime: it is restarted, and containers live.
+	// When the runtime restarts, containers keep running too.
 	n.engine.Stop()
 	n.engine.Run(t)
 	again := n.create(n.shell("again", "sleep 1000", nil))
@@ -421,16 +425,17 @@ func TestKubeletRestartLeavesPodsAloneAndCleansUpS05S23(t *testing.T) {
 	}
 }
 
-// Pods are deleted at forty moments of their start, and the kubelet goes away at three:
-// the runtime finishes what it has begun, so that nothing runs that nobody knows of.
-func TestPodsDeletedWhileTheyStartLeaveNothingS23(t *testing.T) {
+// Pods are deleted at forty different moments of their start, and the kubelet stops at three of these. The runtime
+// completes what it has begun, so that no unknown containers remain.
+// Proves S23.
+func TestPodsDeletedWhileTheyStartLeaveNothing(t *testing.T) {
 	n := start(t)
 	for round := range 4 {
 		for i := range 10 {
 			n.create(n.shell(fmt.Sprintf("brief-%d-%d", round, i), "exec sleep 1000", nil))
 		}
 		for i := range 10 {
-			// The moment is what varies: 0 to 390 ms after the pods came.
+			// The time of the deletion varies from 0 to 390 ms after the pods were created.
 			<-time.After(time.Duration(10*round+i) * time.Millisecond)
 			n.delete(fmt.Sprintf("brief-%d-%d", round, i))
 		}
@@ -466,7 +471,8 @@ func (n *node) shims() bool {
 	return false
 }
 
-func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNotS23(t *testing.T) {
+// Proves S23.
+func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNot(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("sick", "touch /ok /ready; sleep 1000", func(p *corev1.Pod) {
 		check := func(file string) *corev1.Probe {
@@ -496,7 +502,8 @@ func TestUnhealthyContainerIsRestartedAndUnreadyOneIsNotS23(t *testing.T) {
 	})
 }
 
-func TestStaticPodRunsAndIsMirroredS15S23(t *testing.T) {
+// Proves S15, S23.
+func TestStaticPodRunsAndIsMirrored(t *testing.T) {
 	n := start(t)
 	path := filepath.Join(n.file.StaticPodPath, "static.yaml")
 	manifest := func(arg string) []byte {
@@ -527,7 +534,8 @@ func TestStaticPodRunsAndIsMirroredS15S23(t *testing.T) {
 	})
 }
 
-func TestPodThatCannotStartSaysWhyS23(t *testing.T) {
+// Proves S23.
+func TestPodThatCannotStartSaysWhy(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("noimage", "", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "127.0.0.1:1/none:1" }))
 	n.create(n.shell("nocommand", "", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/no/such"} }))
@@ -563,7 +571,7 @@ func TestPodThatCannotStartSaysWhyS23(t *testing.T) {
 	} {
 		n.until(name, func() bool { return slices.Contains(want, reason(name)) })
 	}
-	// What was missing comes, and the pods go on by themselves.
+	// When the missing objects are created, the pods start by themselves.
 	if _, err := n.admin.CoreV1().Secrets("default").Create(context.Background(),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "late"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

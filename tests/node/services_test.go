@@ -37,7 +37,8 @@ func (n *node) daemon(name string, f func(context.Context, run.Env) error) {
 	n.until(name, func() bool { return env.Health.Err(true) == nil })
 }
 
-func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
+// Proves S27, S28, S29, S31.
+func TestServiceIsReachedByItsNameFromAPod(t *testing.T) {
 	n := start(t)
 	ctx := context.Background()
 	pair, err := certs.Issue(n.ca, certs.SuperAdmin(), time.Now())
@@ -50,7 +51,7 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	}
 	kubeconfig := write(t, filepath.Join(n.engine.Dir, "admin.conf"), text)
 
-	// The node gets its network, and a route to another node's.
+	// The node gets its pod network, and a route to another node's.
 	n.patchNode(`{"spec":{"podCIDR":"10.77.0.0/24","podCIDRs":["10.77.0.0/24"]}}`)
 	n.create(n.shell("web", "mkdir /www; echo hello >/www/index.html; httpd -f -p 8080 -h /www", nil))
 	n.until("the first pod", func() bool { return ready(n.pod("web")) })
@@ -132,14 +133,14 @@ func TestServiceIsReachedByItsNameFromAPodS27S28S29S31(t *testing.T) {
 	for _, address := range []string{"10.96.0.77 80", "10.77.0.1 30080"} {
 		n.until(address, func() bool { out, _ := ask("client", address); return strings.HasSuffix(out, "hello\n") })
 	}
-	// The pod's own resolv.conf leads to the name server, and a short name to the service.
+	// The pod's resolv.conf names the name server, and a short name finds the service.
 	for _, name := range []string{"web.default.svc.cluster.local", "web"} {
 		n.until(name, func() bool {
 			out, _, _ := n.exec("client", nil, "nslookup", "-type=a", name)
 			return strings.Contains(out, "10.96.0.77")
 		})
 	}
-	// A pod reaches itself through its own service.
+	// A pod can connect to itself through its own service.
 	if out, err := ask("web", "10.96.0.77 80"); !strings.HasSuffix(out, "hello\n") {
 		t.Errorf("itself: %q, %v", out, err)
 	}

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 )
 
-// streamWait is for a transfer on a machine that is busy with others.
+// streamWait is the maximum time of a transfer, for a busy machine.
 const streamWait = 2 * time.Minute
 
-// stream does what kubectl exec or attach does, over one protocol.
+// stream runs kubectl exec or attach with one protocol.
 func (n *node) stream(
 	protocol, pod, sub string,
 	options *corev1.PodExecOptions,
@@ -45,7 +45,8 @@ func (n *node) stream(
 	return e.StreamWithContext(ctx, streams)
 }
 
-func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T) {
+// Proves S08.
+func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutput(t *testing.T) {
 	n := start(t)
 	n.create(n.shell("web", "sleep 1000", nil))
 	n.until("the pod to be ready", func() bool { return ready(n.pod("web")) })
@@ -53,8 +54,8 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 	_, _ = rand.Read(data)
 	want := fmt.Sprintf("%x", sha256.Sum256(data))
 	for _, protocol := range []string{"websocket", "spdy"} {
-		// The shell puts the file in the place of standard output, as dd does, and all
-		// of its output in the last.
+		// The shell replaces its standard output with the file, as dd does. The last command replaces all of its
+		// output.
 		for name, command := range map[string]string{
 			"reads": "cat >/f; true", "closes": "exec cat >/f", "closes all": "exec cat >/f 2>&1",
 			"dd": "exec busybox dd of=/f bs=4k",
@@ -108,7 +109,8 @@ func TestStandardInputArrivesWholeWhenTheCommandClosesItsOutputS08(t *testing.T)
 	}
 }
 
-func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
+// Proves S08.
+func TestTerminalsAttachAndPortForwardOverWebSockets(t *testing.T) {
 	n := start(t)
 	n.create(
 		n.shell(
@@ -140,7 +142,7 @@ func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
 	if err != nil || !strings.Contains(out.String(), "size known, typed") {
 		t.Errorf("terminal: %q, %v", out.String(), err)
 	}
-	// Attach, until what was said has been answered.
+	// Attach, until the input has been answered.
 	typed, hold := io.Pipe()
 	answered, end := io.Pipe()
 	done := make(chan error, 1)
@@ -172,7 +174,7 @@ func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.forwarded(t, dialer)
-	// A container that is not there is refused in the kubelet's or the server's words.
+	// A missing container is refused with the kubelet's or the server's message.
 	err = n.stream(
 		"websocket",
 		"web",
@@ -204,7 +206,7 @@ func TestTerminalsAttachAndPortForwardOverWebSocketsS08(t *testing.T) {
 	}
 }
 
-// oneSize is a terminal's size, said once.
+// oneSize returns a terminal's size once.
 type oneSize struct{ said bool }
 
 // Next implements remotecommand.TerminalSizeQueue.

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bind makes a persistent volume and the claim that has it.
+// bind creates a persistent volume and a claim that is bound to it.
 func (n *node) bind(name string, mode corev1.PersistentVolumeMode, path string) {
 	n.Helper()
 	ctx := context.Background()
@@ -62,7 +62,8 @@ func claimed(name string) []corev1.Volume {
 	}
 }
 
-// A device of the machine is one in a container, and nobody else's meanwhile; none is left in the pod's directory.
+// A device of the machine is a device in a container, and only that container can use it. The pod's directory contains
+// none afterwards.
 func TestAVolumeIsADevice(t *testing.T) {
 	n := start(t)
 	disk := filepath.Join(t.TempDir(), "disk")
@@ -103,8 +104,8 @@ func TestAVolumeIsADevice(t *testing.T) {
 	n.until("the pods to go", func() bool { return n.pod("has") == nil && n.pod("wants") == nil })
 }
 
-// A container that begins anew has what is at its sub-path by then: a ConfigMap's new value, and a directory that
-// replaced its own.
+// A restarted container has the present content of its sub-path: a ConfigMap's new value, and a directory that has
+// replaced the former one.
 func TestAContainerThatBeginsAnewHasWhatIsAtItsSubPathByThen(t *testing.T) {
 	n := start(t)
 	ctx := context.Background()

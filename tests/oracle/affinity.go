@@ -30,9 +30,9 @@ func preferredTerms(pod *corev1.Pod, anti bool) []corev1.WeightedPodAffinityTerm
 	return nil
 }
 
-// about reports whether a term of a pod applies to another pod. The other pod is in one of the term's namespaces, its
-// selector selects it, and it has the pod's own values of matchLabelKeys and not those of mismatchLabelKeys. Keys that
-// the pod lacks are ignored.
+// about reports whether a term of a pod applies to another pod. The other pod is in one of the term's namespaces, and
+// its selector selects it. The other pod has the pod's own values of matchLabelKeys, and not those of
+// mismatchLabelKeys. Keys that the pod lacks are ignored.
 func (w *World) about(t corev1.PodAffinityTerm, pod, other *corev1.Pod) bool {
 	if !w.inNamespaces(t, pod, other.Namespace) || !selects(t.LabelSelector, other.Labels) {
 		return false

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawn is what Draw makes.
+// drawn is the result of Draw.
 type drawn struct {
 	world *World
 	pods  []*corev1.Pod
@@ -20,7 +20,7 @@ var anyWorld = rapid.Custom(func(t *rapid.T) drawn {
 	return drawn{w, pods}
 })
 
-// texts are all that a filter can say, with the plugin that says it. Names in texts are those that Draw gives.
+// texts are all refusals of filters, with their plugins. Names in texts are those that Draw uses.
 var texts = []string{
 	`DynamicResources: cannot allocate all claims`,
 	`NodeAffinity: node(s) didn't match Pod's node affinity/selector`,
@@ -61,7 +61,7 @@ var texts = []string{
 	`VolumeZone: persistentvolume "gone" not found`,
 }
 
-// Comparing with drawn clusters says nothing about what is never drawn.
+// A comparison with drawn clusters proves nothing about cases that are never drawn.
 func TestDrawReachesEveryRefusalAndEveryScore(t *testing.T) {
 	const worlds = 4000
 	said, differs := map[string]int{}, map[string]int{}

@@ -1,6 +1,5 @@
-// Package packets holds a cluster's network on real machines to what it promises while its daemons are killed, stopped
-// and started, and their rules flushed: no connection ends, and no request fails but what was with the daemon that was
-// killed.
+// Package packets tests a cluster's network on real machines while its daemons are killed, stopped and started, and
+// their rules are flushed. No connection ends, and no request fails, except requests that a killed daemon was handling.
 package packets
 
 import (
@@ -24,7 +23,7 @@ import (
 
 var kills = flag.Int("kills", 3, "how often each daemon is killed")
 
-// declared is a control plane and two nodes. Clients come from outside, from a machine, and from a pod.
+// declared is a control plane and two nodes. Clients connect from outside, from a machine, and from a pod.
 const declared = `
 cluster "packets" {
   pod_cidrs     = ["10.244.0.0/16"]
@@ -95,10 +94,10 @@ spec:
   containers: [{name: c, image: "@IMAGE@", imagePullPolicy: IfNotPresent, command: [sleep, "36000"]}]
 `
 
-// client is a program that makes requests, or holds a connection, and prints what fails.
+// client is a program that makes requests, or keeps a connection open, and prints failures.
 type client struct {
 	name  string
-	node  string // whose daemons its packets pass; the one that its requests end with when a proxy is killed there
+	node  string // the node whose daemons handle its packets; its requests end if a proxy is killed there
 	holds bool
 	out   bytes.Buffer
 	end   func()
@@ -111,7 +110,7 @@ type failure struct {
 	Made  int       `json:"made"`
 }
 
-// read returns what failed, and how often it went well.
+// read returns the failures, and the number of requests.
 func (c *client) read() (failures []failure, made int) {
 	lines := bufio.NewScanner(bytes.NewReader(c.out.Bytes()))
 	for lines.Scan() {
@@ -131,8 +130,8 @@ func (c *client) read() (failures []failure, made int) {
 type excuse struct {
 	from, to time.Time
 	why      string
-	node     string // of the clients; empty for all
-	held     bool   // also connections that are held
+	node     string // of the clients; empty: all
+	held     bool   // connections that are kept open may end, too
 }
 
 func (e excuse) covers(c *client, f failure) bool {
@@ -143,7 +142,8 @@ func (e excuse) covers(c *client, f failure) bool {
 	return !end.Before(e.from) && !f.At.After(e.to)
 }
 
-func TestNothingEndsWhileDaemonsAreKilledS22S28S31S32(t *testing.T) {
+// Proves S22, S28, S31, S32.
+func TestNothingEndsWhileDaemonsAreKilled(t *testing.T) {
 	ctx := t.Context()
 	c := up(t)
 	image, err := cluster.Output(
@@ -202,7 +202,8 @@ func TestNothingEndsWhileDaemonsAreKilledS22S28S31S32(t *testing.T) {
 		mustRun(t, c, "a", "systemctl restart "+unit)
 		runsAgain(t, c, "a", unit)
 	}
-	// Rules alone, then tables as well: without them nothing is translated, which ends what was on its way.
+	// First only the rules are flushed, then the tables too. Without tables no addresses are translated, which ends
+	// requests under way.
 	for _, line := range []string{
 		"nft flush table ip kube-proxy; nft flush table ip clusterctl-policy",
 		"nft flush ruleset",
@@ -247,10 +248,10 @@ func TestNothingEndsWhileDaemonsAreKilledS22S28S31S32(t *testing.T) {
 	}
 }
 
-// every is how often each client makes a request.
+// every is the interval of each client's requests.
 const every = 50 * time.Millisecond
 
-// start starts the clients: each way in, from each place that has it.
+// start starts the clients: each kind of access, from each place that has it.
 func start(t *testing.T, c *cluster.Cluster, service, balanced string) (list []*client) {
 	t.Helper()
 	program := filepath.Join(c.Bundle, "test-web")
@@ -343,7 +344,8 @@ func mustRun(t *testing.T, c *cluster.Cluster, machine, line string) {
 	}
 }
 
-// kill kills a unit's process, and returns since when until when it died: in between its connections end.
+// kill kills a unit's process. It returns the time before and the time after its end, between which its connections
+// end.
 func kill(t *testing.T, c *cluster.Cluster, machine, unit string) (from, to time.Time) {
 	t.Helper()
 	out, err := c.Lab.Machine(machine).
@@ -359,7 +361,7 @@ func kill(t *testing.T, c *cluster.Cluster, machine, unit string) (from, to time
 	return time.Unix(0, times[0]), time.Unix(0, times[1])
 }
 
-// runsAgain waits until systemd says that a unit is ready.
+// runsAgain waits until systemd reports that a unit is ready.
 func runsAgain(t *testing.T, c *cluster.Cluster, machine, unit string) {
 	t.Helper()
 	eventually(t, func() error {

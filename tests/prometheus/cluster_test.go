@@ -1,5 +1,5 @@
-// Package prometheus has Debian's Prometheus scrape a control plane, a node that pretends and a name server, as
-// kube-prometheus does, and evaluate rules over the names and labels that people's rules select on.
+// Package prometheus makes Debian's Prometheus scrape a control plane, a simulated node and a name server, as
+// kube-prometheus does. It evaluates rules with the names and labels that users' rules select.
 package prometheus
 
 import (
@@ -38,13 +38,13 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// nodeName is the node's.
+// nodeName is the name of the node.
 const nodeName = "n1"
 
 // world is what is scraped.
 type world struct {
-	t      *testing.T // that runs
-	root   *testing.T // that it is part of
+	t      *testing.T // the running test
+	root   *testing.T // its parent test
 	dir    string
 	plane  *plane.Plane
 	config *rest.Config
@@ -58,8 +58,8 @@ type world struct {
 	port    int // of the kubelet
 	end     func()
 	dns     string
-	metrics string // of the name server
-	rounds  int    // of churn
+	metrics string // address of the name server's metrics
+	rounds  int    // number of calls of churn
 }
 
 // pausing is a runtime that can be slow.
@@ -68,7 +68,7 @@ type pausing struct {
 	slow atomic.Bool
 }
 
-// pause is how long each call takes then: longer than the rules allow.
+// pause is the duration of each call when the runtime is slow. It is longer than the rules allow.
 const pause = 12 * time.Second
 
 func (r *pausing) wait(ctx context.Context) {
@@ -114,7 +114,7 @@ func (m *filling) Disk() (kubelet.Disk, error) {
 	return d, err
 }
 
-// programs returns the folder of clusterctl and etcd: the bundle that was built, or one that is built now.
+// programs returns the folder of clusterctl and etcd: the built bundle, or programs that it builds.
 func programs(t *testing.T) string {
 	t.Helper()
 	if built := os.Getenv("CLUSTERCTL_BUNDLE"); built != "" {
@@ -142,7 +142,7 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// up brings everything up but Prometheus.
+// up starts everything except Prometheus.
 func up(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, root: t, dir: t.TempDir()}
@@ -186,7 +186,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// until waits for a condition, and does again what brings it about.
+// until calls ok until it returns no error. ok may also repeat an action that leads to the condition.
 func (w *world) until(what string, limit time.Duration, ok func() error) {
 	w.t.Helper()
 	deadline := time.After(limit)
@@ -212,7 +212,7 @@ func (w *world) free() int {
 	return port
 }
 
-// path is of a file of the control plane's.
+// path returns the path of a file of the control plane.
 func (w *world) path(name string) string { return filepath.Join(w.plane.Dir, name) }
 
 func (w *world) read(name string) []byte {
@@ -222,7 +222,7 @@ func (w *world) read(name string) []byte {
 	return text
 }
 
-// write writes a file of the world's, and returns its path.
+// write writes a file of the world, and returns its path.
 func (w *world) write(name string, text []byte) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
@@ -232,7 +232,7 @@ func (w *world) write(name string, text []byte) string {
 	return path
 }
 
-// kubeconfig is one of somebody whose certificate is valid from a time on.
+// kubeconfig returns a kubeconfig with a certificate that is valid from a time on.
 func (w *world) kubeconfig(who certs.Request, from time.Time) []byte {
 	w.t.Helper()
 	pair, err := certs.Issue(w.ca, who, from)
@@ -242,7 +242,7 @@ func (w *world) kubeconfig(who certs.Request, from time.Time) []byte {
 	return text
 }
 
-// ending is since when a certificate is valid that is valid for one more hour.
+// ending returns the start of validity of a certificate that expires in one hour.
 func ending() time.Time { return time.Now().Add(time.Hour - certs.LeafLifetime) }
 
 // startRest starts scheduler and controllers.
@@ -274,7 +274,7 @@ func (w *world) startKubelet(change func(*config.Kubelet, *config.KubeletFile)) 
 	)
 }
 
-// background runs a daemon in this process until what is returned is called.
+// background runs a daemon in this process until the returned function is called.
 func (w *world) background(name string, do func(context.Context, run.Env) error) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	done := make(chan error, 1)
@@ -293,7 +293,7 @@ func (w *world) background(name string, do func(context.Context, run.Env) error)
 	}
 }
 
-// startDNS starts a name server, which knows no server for names of others.
+// startDNS starts a name server without upstream servers.
 func (w *world) startDNS() {
 	w.t.Helper()
 	cfg := config.DefaultDNS()
@@ -316,7 +316,7 @@ func (w *world) startDNS() {
 	)
 }
 
-// startWebhook has ConfigMaps looked at by a webhook that finds nothing wrong with them.
+// startWebhook starts a webhook that allows all writes of ConfigMaps.
 func (w *world) startWebhook() {
 	w.t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -355,7 +355,7 @@ func (w *world) startWebhook() {
 	w.must(err)
 }
 
-// targets writes what else is to be scraped.
+// targets writes the additional targets to scrape.
 func (w *world) targets(addresses ...string) {
 	w.t.Helper()
 	text, err := json.Marshal([]map[string]any{{"targets": append([]string{}, addresses...)}})

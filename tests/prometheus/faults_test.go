@@ -28,12 +28,12 @@ import (
 	"clusterctl/daemons/config"
 )
 
-// fault is something that goes wrong, and which alerts say so.
+// fault is a fault, and the alerts that report it.
 type fault struct {
 	name       string
 	alerts     []string
 	begin, end func(*world)
-	again      func(*world) // done until the alerts fire; nil: nothing is
+	again      func(*world) // called until the alerts fire; nil: none
 }
 
 // faults come one after the other. The last leaves the node under pressure for a while.
@@ -115,7 +115,7 @@ var faults = []fault{
 		end:   func(w *world) { w.machine.full.Store(false) }},
 }
 
-// backAgain has the API server, and those that end when they cannot renew their lease, run again.
+// backAgain restarts the API server, and the processes that end when they cannot renew their lease.
 func (w *world) backAgain() {
 	w.t.Helper()
 	for _, p := range []interface {
@@ -128,13 +128,13 @@ func (w *world) backAgain() {
 	}
 }
 
-// small is what each container asks for.
+// small is the resource requests of each container.
 var small = corev1.ResourceList{
 	corev1.ResourceCPU:    resource.MustParse("100m"),
 	corev1.ResourceMemory: resource.MustParse("32Mi"),
 }
 
-// workload is two pods that are probed.
+// workload creates two pods with probes.
 func (w *world) workload() {
 	w.t.Helper()
 	labels := map[string]string{"app": "web"}
@@ -171,7 +171,7 @@ func (w *world) ready(n int32) {
 	})
 }
 
-// scale says how many pods the workload is to have.
+// scale sets the number of the workload's pods.
 func (w *world) scale(n int) {
 	w.t.Helper()
 	patch := fmt.Sprintf(`{"spec": {"replicas": %d}}`, n)
@@ -181,7 +181,7 @@ func (w *world) scale(n int) {
 	w.must(err)
 }
 
-// create creates a ConfigMap, or tries to.
+// create tries to create a ConfigMap.
 func (w *world) create(name string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
 	defer cancel()
@@ -223,7 +223,7 @@ func (w *world) churn() {
 	w.resolve("kubernetes.default.svc.cluster.local")
 }
 
-// resolve asks the name server. What it answers is counted there.
+// resolve queries the name server, which counts its answers.
 func (w *world) resolve(name string) {
 	resolver := net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, w.dns)
@@ -238,7 +238,7 @@ const (
 	aggregatedName = "v1.nowhere.example.com"
 )
 
-// aggregate registers an API whose service is not there.
+// aggregate registers an API whose service does not exist.
 func (w *world) aggregate() {
 	w.t.Helper()
 	body := `{"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": {"name": "` + aggregatedName + `"}, "spec": {"group": "nowhere.example.com",
@@ -273,7 +273,7 @@ func (w *world) removeAggregated() {
 	}
 }
 
-// closeLevel has the requests of a user at a level that has no seats, and refuses.
+// closeLevel puts the requests of a user into a priority level that has no seats and rejects them.
 func (w *world) closeLevel() {
 	w.t.Helper()
 	ctx, levels := w.t.Context(), w.client.FlowcontrolV1()
@@ -323,7 +323,7 @@ func (w *world) openLevel() {
 	)
 }
 
-// pushIn has that user ask again and again.
+// pushIn sends requests as that user.
 func (w *world) pushIn() {
 	as := rest.CopyConfig(w.config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: "pusher"}
@@ -338,13 +338,13 @@ func (w *world) pushIn() {
 				MaxRetries(0).
 				Do(w.t.Context()).
 				Error()
-			// it is refused
+			// it is rejected
 		})
 	}
 	wait.Wait()
 }
 
-// askWithOld has somebody ask whose certificate ends soon.
+// askWithOld sends requests as a client whose certificate expires soon.
 func (w *world) askWithOld() {
 	w.t.Helper()
 	cfg, err := clientcmd.BuildConfigFromFlags("", w.write("old.conf", w.kubeconfig(certs.SuperAdmin(), ending())))
@@ -357,7 +357,7 @@ func (w *world) askWithOld() {
 	}
 }
 
-// oldCertificates has the kubelet begin with certificates that end soon.
+// oldCertificates starts the kubelet with certificates that expire soon.
 func (w *world) oldCertificates() {
 	w.t.Helper()
 	w.end()

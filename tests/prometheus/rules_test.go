@@ -24,10 +24,10 @@ import (
 	"clusterctl/tests/plane"
 )
 
-// target is a path that is scraped.
+// target is a path to scrape.
 type target struct{ Job, Path, Address, Cert, File string }
 
-// scraped is all that is scraped.
+// scraped returns everything to scrape.
 func (w *world) scraped() []target {
 	admin, store := w.path("admin"), w.path("apiserver-etcd-client")
 	kubelet := net.JoinHostPort("127.0.0.1", strconv.Itoa(w.port))
@@ -52,7 +52,7 @@ func (w *world) scraped() []target {
 	return list
 }
 
-// prometheus is one that runs.
+// prometheus is a running Prometheus.
 type prometheus struct {
 	t   *testing.T
 	url string
@@ -99,7 +99,7 @@ func (w *world) watch(flags ...string) *prometheus {
 	w.must(cmd.Start())
 	w.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // how it ends is not our business
+		_ = cmd.Wait() // its exit status does not matter
 		if w.t.Failed() {
 			w.t.Logf("Prometheus: %s", &said)
 		}
@@ -128,7 +128,7 @@ func (p *prometheus) get(path string, into any) error {
 	return json.NewDecoder(answer.Body).Decode(into)
 }
 
-// ask returns how many series a query has.
+// ask returns the number of series of a query.
 func (p *prometheus) ask(query string) (int, error) {
 	var answer struct {
 		Data struct {
@@ -139,7 +139,7 @@ func (p *prometheus) ask(query string) (int, error) {
 	return len(answer.Data.Result), err
 }
 
-// rule is one of Prometheus's.
+// rule is a rule of Prometheus.
 type rule struct {
 	Name, Type, Health, LastError, State string
 	Query                                string
@@ -161,7 +161,7 @@ func (p *prometheus) rules() ([]rule, error) {
 	return list, err
 }
 
-// alerts are those that fire, or will.
+// alerts returns the alerts that are pending or firing, and whether they fire.
 func (p *prometheus) alerts() (map[string]bool, error) {
 	list, err := p.rules()
 	firing := map[string]bool{}
@@ -234,7 +234,7 @@ func TestRulesHaveDataAndAlertsTheirFaults(t *testing.T) {
 	}
 }
 
-// everyRule waits until every recording rule has had data while the cluster has something to do, and no rule fails.
+// everyRule waits until every recording rule has had data while the cluster is busy, and checks that no rule fails.
 func (w *world) everyRule(p *prometheus) {
 	w.t.Helper()
 	had := map[string]bool{}
@@ -267,7 +267,7 @@ func (w *world) everyRule(p *prometheus) {
 	})
 }
 
-// Prometheus before 2.45 has native histograms in place of the classic ones, so that this is one of its own.
+// Prometheus before 2.45 stores native histograms in place of the classic ones, so this is a separate test.
 func TestNativeHistograms(t *testing.T) {
 	w := up(t)
 	p := w.watch("--enable-feature=native-histograms")
@@ -288,7 +288,7 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// restart has a process of the control plane's run.
+// restart ends a process of the control plane and starts it again.
 func restart(w *world, p *plane.Process) {
 	w.t.Helper()
 	w.must(p.End()) // it may have ended by itself

@@ -1,5 +1,5 @@
-// Package quota holds the volumes of the kubelet to real file systems with project quotas, on a kernel that has them:
-// Debian's in user mode, which is an ordinary process and needs no rights.
+// Package quota tests the kubelet's volumes on real file systems with project quotas, with a kernel that supports them:
+// Debian's user-mode Linux, which is an ordinary process and needs no privileges.
 package quota
 
 import (
@@ -28,7 +28,7 @@ func run(t *testing.T, env []string, name string, args ...string) []byte {
 	return out
 }
 
-// image makes a file of a file system. It has holes: what is not written takes no room.
+// image creates a file with a file system. It is a sparse file.
 func image(t *testing.T, name string, mkfs ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -47,7 +47,7 @@ func TestVolumesAreBoundedByQuotas(t *testing.T) {
 	xfs := image(t, "xfs", "/usr/sbin/mkfs.xfs", "-q")
 	inside := filepath.Join(t.TempDir(), "inside")
 	run(t, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", inside, "./inside")
-	// What it is not told apart is given to the first process as its environment.
+	// The kernel passes unknown parameters to the init process as environment variables.
 	out := run(
 		t,
 		[]string{"TMPDIR=" + t.TempDir()},

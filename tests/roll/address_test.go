@@ -15,7 +15,8 @@ import (
 
 const virtual = "10.99.0.100"
 
-// S11: when the machine that holds the virtual address loses its power, another one answers at it.
+// If the machine that holds the virtual address loses power, another one takes over the address.
+// Proves S11.
 func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -70,7 +71,7 @@ func TestTheVirtualAddressMovesWhenItsHolderDies(t *testing.T) {
 	if _, err := cluster.Output(c.Kube(ctx, "create", "configmap", "after", "--namespace=default")); err != nil {
 		t.Errorf("a write through the address: %v", err)
 	}
-	// The former holder comes back without it.
+	// The former holder returns without the address.
 	if err := first.Start(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -28,10 +28,10 @@ import (
 
 const replacementLimit = 12 * time.Minute
 
-// S37: every authority and the key of service accounts are replaced under load from outside, with apply killed in every
-// move and run again. Clients have the kubeconfig and the token from before, and read nothing again: no request of
-// theirs fails until the end is asked for, but what a member of the store was asked when it started anew, and what they
-// are told agrees.
+// All authorities and the key of service accounts are replaced under load from outside, while apply is killed in every
+// move and run again. Clients keep the kubeconfig and the token from before. None of their requests fails until the end
+// of the replacement is requested, except requests to an etcd member that restarts, and their answers are consistent.
+// Proves S37.
 func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), replacementLimit)
 	defer cancel()
@@ -57,7 +57,7 @@ func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *test
 	published(ctx, t, c, 2)
 	load.end()
 
-	// Everybody gets what is the next one's; then the former one's is worth nothing.
+	// Everything gets credentials of the next authorities. Then those of the former ones become invalid.
 	kubeconfig, err := cluster.Output(c.Ctl(ctx, "kubeconfig"))
 	if err == nil {
 		err = os.WriteFile(c.Kubeconfig(), []byte(kubeconfig), 0o600)
@@ -100,7 +100,7 @@ func TestEveryAuthorityIsReplacedUnderLoadThoughApplyIsKilledInEveryMove(t *test
 	}
 }
 
-// killed runs apply and kills it as soon as it has said something.
+// killed runs apply and kills it when it prints a text.
 func killed(ctx context.Context, t *testing.T, c *cluster.Cluster, at string) {
 	t.Helper()
 	apply := c.Ctl(ctx, "apply", "-auto-approve")
@@ -130,7 +130,7 @@ func killed(ctx context.Context, t *testing.T, c *cluster.Cluster, at string) {
 	t.Logf("killed at %q", at)
 }
 
-// published holds the pods' copy of the cluster's authorities to so many.
+// published checks that the pods' copy of the cluster's authorities has the given number of certificates.
 func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) {
 	t.Helper()
 	for _, get := range []string{
@@ -150,7 +150,7 @@ func published(ctx context.Context, t *testing.T, c *cluster.Cluster, many int) 
 	}
 }
 
-// credentials are an administrator's, and a service account's token, each with the authorities as they are now.
+// credentials returns an administrator's credentials, and a service account's token, each with the present authorities.
 func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.Config {
 	t.Helper()
 	if out, err := c.Kube(ctx, "create", "rolebinding", "load", "--namespace=default", "--clusterrole=edit",
@@ -187,7 +187,7 @@ func credentials(ctx context.Context, t *testing.T, c *cluster.Cluster) []*rest.
 	return []*rest.Config{admin, account}
 }
 
-// balancer returns addresses of API servers that say that they are ready, as a load balancer before them does.
+// balancer returns a function that returns the address of an API server that is ready, as a load balancer does.
 func balancer(ctx context.Context, c *cluster.Cluster) (ready func() string) {
 	var mu sync.Mutex
 	well := map[string]bool{}
@@ -229,7 +229,7 @@ func balancer(ctx context.Context, c *cluster.Cluster) (ready func() string) {
 	}
 }
 
-// load writes and reads a few objects from outside and keeps what it is told.
+// load writes and reads a few objects from outside and records the answers.
 type load struct {
 	t     *testing.T
 	start time.Time
@@ -256,7 +256,7 @@ func begin(ctx context.Context, t *testing.T, all []*rest.Config) *load {
 	return l
 }
 
-// end stops it, and judges what it was told.
+// end stops the load, and checks the answers.
 func (l *load) end() {
 	l.once.Do(func() {
 		l.stop()
@@ -285,7 +285,7 @@ func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientse
 			return
 		case <-time.After(30 * time.Millisecond):
 		}
-		// Keys change, so that no history grows beyond what can be judged.
+		// Keys change, so that histories stay short enough to be checked.
 		o := check.Operation{
 			Client: number,
 			Key:    fmt.Sprintf("load-%d-%d", l.start.Unix(), time.Since(l.start)/(5*time.Second)),
@@ -337,8 +337,8 @@ func (l *load) work(ctx context.Context, number int, client *kubernetes.Clientse
 			o.Outcome, last = check.Conflict, nil
 		default:
 			o.Outcome = check.Unknown
-			// What a member of the store was doing when it started anew may have been done or not, and the client is
-			// told that.
+			// A request that an etcd member was processing when it restarted may have been completed or not, and the
+			// answer says so.
 			if apierrors.IsTimeout(err) {
 				l.mu.Lock()
 				l.silent++

@@ -10,7 +10,8 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// demoted declares the three machines with those that are named as the control plane, and the others as nodes.
+// demoted returns the configuration of three machines, of which the named ones are the control plane and the others are
+// nodes.
 func demoted(control string) string {
 	text := &strings.Builder{}
 	text.WriteString("cluster \"roll\" {}\n")
@@ -32,7 +33,7 @@ func demoted(control string) string {
 	return text.String()
 }
 
-// A machine that leaves the control plane but stays in the cluster leaves etcd first and keeps no keys. No request
+// A machine that leaves the control plane but stays in the cluster first leaves etcd, and keeps no keys. No request
 // fails meanwhile.
 func TestDemotionUnderLoadIsExactAndFailsNoRequest(t *testing.T) {
 	for _, steps := range [][]string{{"123", "12", "1"}, {"123", "1"}} {

@@ -12,14 +12,15 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// traces are what a cluster could leave on a machine: routes, links, rules, settings of the kernel that do not change
-// by themselves, units, control groups and files. What the machine itself writes while it runs is left out.
+// traces are commands that show what a cluster could leave on a machine: routes, links, rules, kernel settings, units,
+// cgroups and files. They leave out what changes by itself and what the machine writes while it runs.
 var traces = []string{
 	"ip route show table all | sed 's/ expires [^ ]*//' | sort",
 	"ip -o link | sed 's/^[0-9]*: //; s/@.*//; s/:.*//' | sort",
 	"nft list ruleset 2>/dev/null || true",
 	"sysctl -a 2>/dev/null | grep -E " +
-		"'^(net.ipv4.ip_forward|net.ipv4.conf.(all|default)|net.ipv6.conf.(all|default)|net.bridge|vm.overcommit_memory|kernel.panic|kernel.keys)' | sort",
+		"'^(net.ipv4.ip_forward|net.ipv4.conf.(all|default)|net.ipv6.conf.(all|default)|net.bridge|" +
+		"vm.overcommit_memory|kernel.panic|kernel.keys)' | sort",
 	"systemctl list-unit-files --no-legend --no-pager | awk '{print $1, $2}' | grep -v ^session- | sort",
 	"systemctl list-units --all --state=failed --no-legend --plain | awk '{print $1}' | sort",
 	"ls -d /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods 2>/dev/null || true",
@@ -33,7 +34,7 @@ func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	t.Helper()
 	found := map[string][]string{}
 	for _, m := range c.Lab.Machines {
-		// An address of IPv6 has its route a second after it is there, when nobody else has been found to have it.
+		// An IPv6 address gets its route a second after it was added, when duplicate address detection has completed.
 		if err := cluster.Eventually(ctx, 20*time.Second, func(ctx context.Context) error {
 			if out, err := m.Run(ctx, "ip -6 -o addr show tentative"); err != nil || strings.TrimSpace(out) != "" {
 				return fmt.Errorf("%s still asks for its addresses: %s (%v)", m.Name, out, err)
@@ -53,8 +54,8 @@ func tracesOn(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]
 	return found
 }
 
-// P07: a machine is after destroy as it was before apply: routes, links, tables, kernel settings, units, control groups
-// and files.
+// After destroy a machine is as it was before apply: routes, links, tables, kernel settings, units, cgroups and files.
+// Proves P07.
 func TestAMachineIsAfterDestroyAsItWasBefore(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -88,7 +89,7 @@ machine "n1" {
 	if err := c.Apply(ctx, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	// A pod with a port of its machine has everything made that pods have made.
+	// A pod with a host port causes all changes that pods make on a machine.
 	if out, err := c.Kube(ctx, "run", "sleeper", "--image=clusterctl.local/pause:1", "--image-pull-policy=IfNotPresent",
 		"--overrides",
 		`{"spec":{"containers":[{"name":"sleeper","image":"clusterctl.local/pause:1","ports":[{"containerPort":80,"hostPort":8080}]}]}}`).CombinedOutput(); err != nil {

@@ -24,8 +24,9 @@ import (
 
 const rotationLimit = 8 * time.Minute
 
-// S10: keys are rotated by apply over several API servers, from clusterctl's own to a plugin's, and what is stored can
-// be read and written at each of them at every point.
+// apply rotates keys on several API servers, from clusterctl's own keys to a plugin's. Stored values can be read and
+// written through each server at all times.
+// Proves S10.
 func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), rotationLimit)
 	defer cancel()
@@ -40,7 +41,7 @@ func TestKeysRotateOverAllAPIServersAndNothingIsUnreadableAtAnyPoint(t *testing.
 		if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 			_, err := servers[i%3].CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
-				return nil // of an attempt whose answer did not come
+				return nil // of an attempt without an answer
 			}
 			return err
 		}); err != nil {
@@ -104,7 +105,7 @@ func encrypted(how string) string {
 	return strings.Replace(configuration, "{}", "{\n  encryption {\n    "+how+"\n  }\n}", 1)
 }
 
-// plugins runs a KMS plugin on every machine, all with the same keys.
+// plugins runs a KMS plugin on every machine, with the same keys.
 func plugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	program, err := os.ReadFile(filepath.Join(c.Bundle, "kmsplugin"))
@@ -127,7 +128,7 @@ func plugins(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// everywhere are clients of each API server alone.
+// everywhere returns a client for each API server alone.
 func everywhere(ctx context.Context, t *testing.T, c *cluster.Cluster) (list []*kubernetes.Clientset) {
 	t.Helper()
 	for _, m := range c.Lab.Machines {
@@ -149,8 +150,8 @@ func everywhere(ctx context.Context, t *testing.T, c *cluster.Cluster) (list []*
 	return list
 }
 
-// used reads all secrets of an API server and writes one of its own, over and over. A machine may be slow: what the
-// store or the plugin has given no answer to in time is not unreadable.
+// used reads all secrets through an API server and writes its own secret, again and again. The machine may be slow, so
+// a timeout of etcd or of the plugin does not count as unreadable.
 func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which int) {
 	secrets := server.CoreV1().Secrets("default")
 	own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("own-%d", which)}}
@@ -200,7 +201,7 @@ func used(ctx context.Context, t *testing.T, server *kubernetes.Clientset, which
 	}
 }
 
-// values asks the store itself, with what an API server asks it with.
+// values reads the stored values from etcd, with the credentials of an API server.
 func values(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
 	for name, at := range map[string]string{"ca.crt": "etcd/ca.crt", "client.crt": "apiserver-etcd-client.crt",
@@ -234,7 +235,7 @@ func values(ctx context.Context, t *testing.T, c *cluster.Cluster) []string {
 	return regexp.MustCompile(`(?m)^"Value" : (".*)$`).FindAllString(out, -1)
 }
 
-// stored holds all secrets in the store to be written with one key.
+// stored checks that all secrets in etcd are encrypted with one key.
 func stored(ctx context.Context, t *testing.T, c *cluster.Cluster, prefix string) {
 	t.Helper()
 	all := values(ctx, t, c)
@@ -248,7 +249,7 @@ func stored(ctx context.Context, t *testing.T, c *cluster.Cluster, prefix string
 	}
 }
 
-// reads holds an API server to have taken keys into use in this order.
+// reads checks the order in which an API server has loaded keys.
 func reads(ctx context.Context, t *testing.T, m *machines.Machine, want ...string) {
 	t.Helper()
 	out, err := m.Run(
@@ -266,7 +267,7 @@ func reads(ctx context.Context, t *testing.T, m *machines.Machine, want ...strin
 	}
 }
 
-// rotated gives all plugins another key: it is written with, and everything is written anew, without a word to
+// rotated gives all plugins another key. The API servers encrypt with it, and all values are rewritten, without
 // clusterctl.
 func rotated(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
@@ -287,7 +288,8 @@ func rotated(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// away takes the plugin from one API server: it reads, says why it is not ready, and is well when the plugin is back.
+// away stops the plugin of one API server. The server can still read, states why it is not ready, and is ready again
+// when the plugin returns.
 func away(ctx context.Context, t *testing.T, c *cluster.Cluster, servers []*kubernetes.Clientset) {
 	t.Helper()
 	first := c.Lab.Machines[0]

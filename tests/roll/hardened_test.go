@@ -51,8 +51,8 @@ object "v1" "Service" "web" {
 `
 
 // harden configures a machine in ways that have broken installations: a umask that denies access to other users, an
-// unreachable proxy for all services, one session per SSH connection, login shells other than the Bourne shell, and the
-// packet rules that Docker leaves behind.
+// unreachable proxy for all services, and one session per SSH connection. It also sets login shells other than the
+// Bourne shell, and the packet rules that Docker leaves behind.
 const harden = `set -e
 umask 022
 for s in sshd sudo; do echo 'session optional pam_umask.so umask=0027' >>/etc/pam.d/$s; done
@@ -79,8 +79,9 @@ systemctl daemon-reexec
 systemctl restart ssh
 systemctl show-environment | grep -q HTTPS_PROXY`
 
-// P03: one apply creates a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules,
-// MaxSessions 1 and users of other shells. Afterwards plan and status report no problem, and pods reach each other.
+// One apply creates a cluster of machines with a strict umask, a proxy for all services, Docker's packet rules,
+// MaxSessions 1 and users with other shells. Afterwards plan and status report no problem, and pods reach each other.
+// Proves P03.
 func TestHardenedMachinesTakeOneApply(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -8,8 +8,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// P05, S10: blocks that are called otherwise are the same machines and change nothing; and a control plane of two, of
-// which one has a member, grows to three by names that come before and between those that are there.
+// Renaming blocks neither changes the machines nor makes them new ones. A control plane of two machines with one etcd
+// member grows to three, with names before and between the existing ones.
+// Proves S10, P05.
 func TestRenamedMachinesStayAndNewOnesJoinInAnyOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

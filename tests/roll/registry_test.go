@@ -240,8 +240,9 @@ func authority(c *cluster.Cluster) error {
 		c.Write("server.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))))
 }
 
-// S25: for pods without pull secrets, nodes pull from a private registry with its CA and the nodes' credentials, from a
-// mirror, from a registry without TLS, and with the credentials that a credential provider returns.
+// Nodes pull images for pods without pull secrets from four registries: a private one with its CA and the nodes'
+// credentials, a mirror, one without TLS, and one with the credentials of a credential provider.
+// Proves S25.
 func TestNodesPullFromDeclaredRegistries(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()

@@ -9,9 +9,9 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// S22: a machine of the control plane whose disk was replaced, and that was installed anew under its name, is brought
-// back by one apply: with its member of the store, and with a Node of its own. That of the former goes, with pods of
-// which nothing is there any more.
+// A control-plane machine whose disk was replaced, and that was reinstalled under its name, is repaired by one apply.
+// It has its etcd member and a new Node. The former Node is deleted with its pods, which no longer exist.
+// Proves S22.
 func TestAMachineThatWasInstalledAnewGetsANodeOfItsOwn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package roll changes a control plane of three real machines: one by one while the rest is well, and not at
-// all when that would cost the majority. What is decided is provision/plan's and is tested there.
+// Package roll changes a control plane of three real machines: one by one while the others are healthy, and not at all
+// if that would cost the majority. The tests of provision/plan cover the decisions.
 package roll
 
 import (
@@ -27,7 +27,7 @@ machine "c" {
 }
 `
 
-// up has a control plane of three machines as a text declares it.
+// up creates a control plane of three machines with a configuration.
 func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Cluster {
 	t.Helper()
 	c, err := cluster.New(ctx, cluster.Options{Name: fmt.Sprintf("%s-%d", name, os.Getpid()), Log: os.Stderr,
@@ -50,7 +50,8 @@ func up(ctx context.Context, t *testing.T, name, declared string) *cluster.Clust
 	return c
 }
 
-// S12: no change costs the control plane its majority.
+// No change costs the control plane its majority.
+// Proves S12.
 func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -77,7 +78,7 @@ func TestAControlPlaneChangesOneByOneAndNeverWithoutItsMajority(t *testing.T) {
 	if err := third.Heal(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// With the third back all of them change, one after the other.
+	// When the third machine is back, all of them change, one after the other.
 	if err := cluster.Eventually(ctx, time.Minute, func(ctx context.Context) error {
 		_, err := third.Run(ctx, "curl -ksf https://127.0.0.1:6443/readyz")
 		return err

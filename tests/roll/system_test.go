@@ -33,8 +33,8 @@ machine "node" {
 }
 `
 
-// archive makes a machine's only archive of packages, with two versions of one; the second asks for a reboot. Offered
-// is the first.
+// archive creates a machine's only package archive, with two versions of one package. The second requires a reboot. The
+// archive offers the first.
 const archive = `set -e
 mkdir -p /srv/repo && cd /srv/repo
 for v in 1.0 1.1; do
@@ -51,8 +51,9 @@ cp Packages.1.0 Packages
 rm -rf /etc/apt/sources.list.d/* && echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list
 apt-get -q update >/dev/null && touch /var/lib/apt/lists`
 
-// P03: a package is installed, upgraded when the archive has a newer one, and the machines that this makes ask for it
-// are rebooted, in turn.
+// A package is installed and upgraded when the archive has a newer version. The machines that require a reboot after it
+// are rebooted, one after the other.
+// Proves P03.
 func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -111,7 +112,7 @@ func TestSystemsAreUpgradedAndRebooted(t *testing.T) {
 		"cd /srv/repo && cat Packages.1.0 Packages.1.1 >Packages && apt-get -q update >/dev/null && touch " +
 			"/var/lib/apt/lists",
 	)
-	// While the window is closed it is left alone.
+	// While the window is closed nothing is changed.
 	tomorrow := time.Now().UTC().AddDate(0, 0, 1).Format("Mon")
 	write := func(system string) {
 		if err := c.Write("cluster.hcl", fmt.Sprintf(systems, "packages = [\"lab-hello\"]\n    upgrade  = \"all\"\n  "+

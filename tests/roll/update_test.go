@@ -27,9 +27,10 @@ machine "c" {
 }
 `
 
-// Under load from outside, three control planes go to another build by an apply that is killed and one that goes on,
-// meet one that does not start and one that dies after it has started, and go back by name. What does not work is
-// rolled back by itself on the one machine that met it; clients see nothing of it.
+// Under load from outside, three control-plane machines are updated to another build, with an apply that is killed and
+// one that completes. Then they get a build that does not start, and one that ends after its start. At the end they
+// return to the first build by its name. A build that does not work is rolled back automatically on the one machine
+// that got it, and clients do not notice.
 func TestAnUpdateUnderLoadAndBuildsThatDoNotWorkAndTheWayBack(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), updateLimit)
 	defer cancel()
@@ -107,7 +108,7 @@ func applied(ctx context.Context, t *testing.T, c *cluster.Cluster, what string,
 	}
 }
 
-// release has the cluster's clusterctl be another build, with everything else of the bundle beside it.
+// release makes the cluster's clusterctl another build, with the rest of the bundle beside it.
 func release(t *testing.T, c *cluster.Cluster, from, name string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -127,7 +128,7 @@ func release(t *testing.T, c *cluster.Cluster, from, name string) {
 			t.Fatal(err)
 		}
 	}
-	// The program finds its bundle beside itself, wherever links to it lie.
+	// The program finds its bundle in its own directory, wherever links to it are.
 	program := filepath.Join(dir, "clusterctl")
 	source, err := os.Readlink(program)
 	if err == nil {
@@ -150,7 +151,7 @@ func copied(from, to string) error {
 	return os.WriteFile(to, content, 0o755)
 }
 
-// programs are what the daemons of all machines run.
+// programs returns the programs of the daemons on all machines.
 func programs(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,7 +224,26 @@ func (r *runner) packages(ctx context.Context, names []string) ([]string, error)
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
 	}
-	return slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return slices.Contains(named, p) }), nil
+	all := slices.DeleteFunc(strings.Fields(string(out)), func(p string) bool { return slices.Contains(named, p) })
+	slices.SortStableFunc(all, func(a, b string) int { return cmp.Compare(start(a), start(b)) })
+	return all, nil
+}
+
+// slowPackages take longest. They start first, so that none of them runs alone at the end of its suite.
+var slowPackages = []string{
+	"clusterctl/daemons/apiserver",
+	"clusterctl/provision/run",
+	"clusterctl/daemons/proxy",
+	"clusterctl/daemons/apiserver/h2",
+	"clusterctl/daemons/kubelet",
+}
+
+// start returns the position of a package in the order of starts.
+func start(name string) int {
+	if at := slices.Index(slowPackages, name); at >= 0 {
+		return at
+	}
+	return len(slowPackages)
 }
 
 // outcome is the result of a job.
@@ -255,7 +275,7 @@ func (r *runner) do(ctx context.Context, j job, s suite) (o outcome) {
 	}
 	argv := j.argv
 	if s.background {
-		argv = append([]string{"nice", "-n", "15"}, argv...)
+		argv = append([]string{"nice", "-n", "10"}, argv...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = j.dir, j.env
@@ -302,7 +322,7 @@ func (r *runner) execute(cmd *exec.Cmd, s suite) error {
 		return err
 	}
 	if s.background { // the kernel may schedule sessions as groups, and then nice only applies within a session
-		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte("15"), 0)
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte("10"), 0)
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
 			return errors.Join(err, cmd.Cancel(), cmd.Wait())
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A package in no suite, and a suite in no target, would never be run.
+// A package without a suite, and a suite without a target, would never run.
 func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range suites {
@@ -51,7 +51,7 @@ func TestEverySuiteIsInATargetAndNamesWhatItRuns(t *testing.T) {
 	}
 }
 
-// Every package that a suite of `test` names is in `all`, too.
+// Every package in a suite of `test` is also in `all`.
 func TestAllRunsEveryPackageThatTestRuns(t *testing.T) {
 	ran := map[string][]string{}
 	for _, s := range suites {

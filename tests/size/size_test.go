@@ -1,4 +1,4 @@
-// Package size holds the programs of the bundle to the sizes that were reached.
+// Package size checks that the bundle's programs do not become larger.
 package size
 
 import (
@@ -10,8 +10,8 @@ import (
 )
 
 // limits are the maximum sizes of stripped programs, in bytes. Before you raise a limit, check with -ldflags=-dumpdep
-// whether a new dependency prevents the linker from removing unused methods (look for ReflectMethod), or imports API
-// versions that are not served.
+// what a new dependency adds. It may prevent the linker from removing unused methods (look for ReflectMethod), or
+// import API versions that are not served.
 var limits = map[string]int64{
 	"clusterctl": 72_000_000,
 	"etcd":       35_000_000,

@@ -14,7 +14,7 @@ import (
 	"clusterctl/provision/host/ssh"
 )
 
-// Each configuration is tried by OpenSSH's client and by clusterctl: both get in, or neither does.
+// OpenSSH's client and clusterctl try each configuration: both can log in, or neither.
 func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 	l := newLab(t)
 	sign := func(ca, key, principals string, more ...string) {
@@ -59,8 +59,8 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 	mine := "IdentityFile " + l.path("mine") + "\n"
 	rows := []struct {
 		name, config, known string
-		fails               error  // nil: both get in
-		says                string // what clusterctl says when not
+		fails               error  // nil: both can log in
+		says                string // clusterctl's error otherwise
 	}{
 		{"a key", base + "Port " + plain + "\n" + mine, known, nil, ""},
 		{
@@ -391,7 +391,7 @@ func TestLoginsAreThoseOfOpenSSH(t *testing.T) {
 			if (err == nil) != (row.fails == nil) {
 				t.Errorf("ssh says %v: %s", err, out)
 			}
-			write(t, filepath.Join(dir, "known"), row.known) // as it was before ssh wrote to it
+			write(t, filepath.Join(dir, "known"), row.known) // the content from before ssh wrote to it
 			client, err := login(t, path, map[string]string{"MY_AGENT": socket}, nil)
 			if row.fails == nil && err != nil ||
 				row.fails != nil && (!errors.Is(err, row.fails) || !strings.Contains(err.Error(), row.says)) {
@@ -428,7 +428,7 @@ func login(
 	return c, err
 }
 
-// A passphrase is asked for when the machine wants the key, and only then.
+// The passphrase of a key is requested only if the machine accepts the key.
 func TestAPassphraseIsAskedForOnlyWhenTheKeyIsWanted(t *testing.T) {
 	l := newLab(t)
 	port := l.serve(t, "plain", []string{"locked", "mine"}, "HostKey "+l.path("host"))

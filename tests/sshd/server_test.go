@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// lab is a folder of keys, and servers of OpenSSH that know them.
+// lab is a folder of keys, and OpenSSH servers that use them.
 type lab struct {
 	dir string
 }
 
-// newLab makes keys: mine, second, locked (with a passphrase) and stranger of a person, and two authorities.
+// newLab creates the keys of a user: mine, second, locked (with a passphrase) and stranger, and those of two
+// authorities.
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{dir: t.TempDir()}
@@ -61,7 +62,7 @@ func (l *lab) run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// serve starts an sshd with host keys, which lets in the keys in authorized, and returns its port.
+// serve starts an sshd with host keys that accepts the keys in authorized, and returns its port.
 func (l *lab) serve(t *testing.T, name string, authorized []string, more ...string) string {
 	t.Helper()
 	program, err := exec.LookPath("sshd")
@@ -124,7 +125,7 @@ func (l *lab) serve(t *testing.T, name string, authorized []string, more ...stri
 	}
 }
 
-// agent starts an ssh-agent that holds keys, and returns its socket.
+// agent starts an ssh-agent with keys, and returns its socket.
 func (l *lab) agent(t *testing.T, keys ...string) string {
 	t.Helper()
 	socket := l.path("agent")

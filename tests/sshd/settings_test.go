@@ -1,5 +1,5 @@
-// Package sshd holds what clusterctl does with ~/.ssh/config against OpenSSH's own client and
-// server, on loopback. It needs openssh-client and openssh-server.
+// Package sshd compares how clusterctl uses ~/.ssh/config with OpenSSH's own client and server, on loopback. It needs
+// openssh-client and openssh-server.
 package sshd
 
 import (
@@ -16,7 +16,7 @@ import (
 	"clusterctl/provision/host/ssh"
 )
 
-// Each row is read by clusterctl and by ssh -G, for every host.
+// clusterctl and ssh -G read each row, for every host.
 func TestSettingsAreWhatOpenSSHSays(t *testing.T) {
 	hosts := []string{"a", "web1", "web2", "db.example.com", "10.0.0.1", "A"}
 	for name, text := range map[string]string{
@@ -87,11 +87,11 @@ func TestSettingsAreWhatOpenSSHSays(t *testing.T) {
 	}
 }
 
-// What ssh refuses is refused, and so is what clusterctl does not carry out, where it stands.
+// clusterctl refuses what ssh refuses, and settings that it does not support, with their position.
 func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 	for text, want := range map[string]struct {
 		says string
-		both bool // ssh refuses it as well
+		both bool // ssh refuses it too
 	}{
 		"Usr joe\n":                     {"config:1: usr is not an option", true},
 		"Host b\n Usr joe\n":            {"config:2: usr is not an option", true},
@@ -135,7 +135,7 @@ func TestSettingsThatCannotBeCarriedOutAreRefused(t *testing.T) {
 	}
 }
 
-// What does not apply to a machine does not keep anybody from it.
+// A setting for another host does not prevent connections to a machine.
 func TestASettingOfAnotherHostIsNotRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	write(t, path, "Host b\n CanonicalizeHostname yes\n KnownHostsCommand /bin/keys\n")
@@ -158,7 +158,7 @@ func TestASettingsFileThatOthersMayWriteIsRefused(t *testing.T) {
 	}
 }
 
-// effective is what ssh would do, by option.
+// effective returns the effective options of ssh.
 func effective(t *testing.T, path, host string) map[string]string {
 	t.Helper()
 	home, err := os.UserHomeDir()
@@ -188,7 +188,7 @@ func effective(t *testing.T, path, host string) map[string]string {
 	return said
 }
 
-// values writes a target as ssh -G does.
+// values returns the options of a target in the format of ssh -G.
 func values(g ssh.Target) map[string]string {
 	seconds := func(n int, otherwise string) string {
 		if n == 0 {
@@ -215,7 +215,7 @@ func values(g ssh.Target) map[string]string {
 	if g.Revoked != "" {
 		v["revokedhostkeys"] = g.Revoked
 	}
-	// The keys that are tried by default include kinds that only OpenSSH has.
+	// The default keys of OpenSSH include kinds that clusterctl does not have.
 	if len(g.Keys) > 0 && filepath.Base(g.Keys[0]) != "id_rsa" {
 		v["identityfile"] = strings.Join(g.Keys, "\n")
 	}

@@ -22,7 +22,7 @@ import (
 	"clusterctl/provision/host/ssh"
 )
 
-// machineType is what uname -m says.
+// machineType returns the output of uname -m.
 func machineType(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("uname", "-m").Output()
@@ -32,7 +32,7 @@ func machineType(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// standIn is a program that is brought in place of clusterctl: it repeats what it is told.
+// standIn is a program that is sent in place of clusterctl. It repeats its input.
 func standIn(t *testing.T, library string) ssh.Program {
 	t.Helper()
 	const text = "#!/bin/sh\ncat\n"
@@ -75,12 +75,12 @@ func connected(t *testing.T, l *lab, port, home string) *ssh.Client {
 	return c
 }
 
-// shells run what is asked for as the login shells of users on machines do.
+// The agent starts under the login shells that users of machines have.
 func TestTheAgentStartsUnderEveryLoginShell(t *testing.T) {
 	l := newLab(t)
 	rows := []struct {
 		name, force string
-		says        string // of the error; empty when the agent starts
+		says        string // part of the error; empty: the agent starts
 	}{
 		{"sh", `exec sh -c "$SSH_ORIGINAL_COMMAND"`, ""},
 		{"bash", `exec bash -c "$SSH_ORIGINAL_COMMAND"`, ""},

@@ -1,5 +1,5 @@
-// Command style checks what the style guide says of lines, doc comments, words, names and sizes in Go files and documents. It
-// prints a line for each finding and exits with 1 if there is one.
+// Command style checks what the style guide says of lines, doc comments, words, names and sizes in Go files and
+// documents. It prints a line for each finding and exits with 1 if there is one.
 //
 //	go run ./tests/style [-rules lines,docs] [FILE...]
 //

@@ -64,7 +64,8 @@ func docComments(s *source) (found []finding) {
 		}
 		first := regexp.MustCompile(`^\w*`).FindString(text)
 		if text != "" && first != name && !strings.HasPrefix(text, "Deprecated:") {
-			found = append(found, finding{s.line(doc.Pos()), "the doc comment of " + name + " does not begin with its name"})
+			found = append(found, finding{s.line(doc.Pos()), "the doc comment of " + name + " does not begin with " +
+				"its name"})
 		}
 	}
 	s.declarations(func(name *ast.Ident, doc *ast.CommentGroup) {
@@ -146,7 +147,8 @@ func bannedWords(s *source) (found []finding) {
 			return true
 		case *ast.Ident:
 			if n.Obj != nil && n.Obj.Pos() == n.Pos() && bannedNames.MatchString(n.Name) {
-				found = append(found, finding{s.line(n.Pos()), fmt.Sprintf("the name %q: use a term of the field", n.Name)})
+				found = append(found, finding{s.line(n.Pos()), fmt.Sprintf("the name %q: use a term of the "+
+					"field", n.Name)})
 			}
 		}
 		return true

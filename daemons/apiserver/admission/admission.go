@@ -70,7 +70,7 @@ func All(
 		&defaultIngressClass{
 			objects,
 		}, storageProtection{}, &runtimeClass{objects}, certificate{}, &topologyLabels{objects},
-	}, append(validators, NewQuota(objects)), nil // the quota comes last, so that no other plugin refuses what it has counted
+	}, append(validators, NewQuota(objects)), nil // the quota is last: what it has counted is not refused afterwards
 }
 
 // always are the plugins that are always enabled, by upstream's names.

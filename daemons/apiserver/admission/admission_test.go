@@ -211,7 +211,8 @@ func cpu(request, limit string) func(*corev1.Pod) {
 	}
 }
 
-func TestAdmissionRefusesS12(t *testing.T) {
+// Proves S12.
+func TestAdmissionRefuses(t *testing.T) {
 	number, policy := int32(5), corev1.PreemptNever
 	mirrorOf := func(node string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -282,7 +283,8 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		"node mirrors with a secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
 			p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A",
-				ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "crown"}}}}}
+				ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "crown"}}}}}
 		}), nil), `a mirror pod may not reference secrets`},
 		"node mirrors with a pull secret": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
@@ -290,7 +292,8 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		}), nil), `a mirror pod may not reference secrets`},
 		"node mirrors with a config map": {write(node1, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
-			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "x"}}}}
+			p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "x"}}}}
 		}), nil), `node "n1" can not create pods that reference configmaps`},
 		"mirror with a pull secret": {write(root, "CREATE", ":pods", "shop", "p", pod(func(p *corev1.Pod) {
 			mirrorOf("n1")(p)
@@ -309,7 +312,10 @@ func TestAdmissionRefusesS12(t *testing.T) {
 		"node labels":                {write(node1, "UPDATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/a"] = "b" }), node(func(*corev1.Node) {})), `is not allowed to modify labels: node-restriction.kubernetes.io/a`},
 		"node role at registration":  {write(node1, "CREATE", ":nodes", "", "n1", node(func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }), nil), `node "n1" is not allowed to set the following labels: node-role.kubernetes.io/control-plane`},
 		"node's own labels": {write(node1, "UPDATE", ":nodes", "", "n1",
-			node(func(n *corev1.Node) { n.Labels["topology.kubernetes.io/zone"] = "a"; n.Labels["example.com/x"] = "y" }), node(func(*corev1.Node) {})), ""},
+			node(func(n *corev1.Node) {
+				n.Labels["topology.kubernetes.io/zone"] = "a"
+				n.Labels["example.com/x"] = "y"
+			}), node(func(*corev1.Node) {})), ""},
 		"other lease":        {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-node-lease", "n2", &coordinationv1.Lease{}, nil), `can only access node lease with the same name as the requesting node`},
 		"lease elsewhere":    {write(node1, "UPDATE", "coordination.k8s.io:leases", "kube-system", "n1", &coordinationv1.Lease{}, nil), `can only access leases in the "kube-node-lease" system namespace`},
 		"token unbound":      {write(node1, "CREATE", ":serviceaccounts/token", "shop", "default", token(nil), nil), `node requested token not bound to a pod`},

@@ -58,7 +58,7 @@ func TestLimitsHoldForChangesToo(t *testing.T) {
 
 // Pods of an account with a list of mountable Secrets may use only those.
 // Proves S12.
-func TestPodsUseTheSecretsThatTheirAccountNamesS12(t *testing.T) {
+func TestPodsUseTheSecretsThatTheirAccountNames(t *testing.T) {
 	o := cluster()
 	o.Put(
 		&corev1.ServiceAccount{
@@ -101,10 +101,15 @@ func TestPodsUseTheSecretsThatTheirAccountNamesS12(t *testing.T) {
 		}, `container c with envVar A referencing secret.secretName="theirs"` + because + "secret"},
 		"all variables": {func(p *corev1.Pod) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "i",
-				EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "theirs"}}}}}}
+				EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "theirs"}}}}}}
 		}, `init container i with envFrom referencing secret.secretName="theirs"` + because + "secret"},
 		"a registry's secret": {func(p *corev1.Pod) { p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "other"}} }, `imagePullSecret "other"` + because + "imagePullSecret"},
-		"another account":     {func(p *corev1.Pod) { p.Spec.ServiceAccountName = "quiet"; p.Spec.Volumes = volume("theirs") }, ""},
+		"another account": {func(p *corev1.Pod) {
+			p.Spec.ServiceAccountName = "quiet"
+			p.Spec.Volumes = volume(
+				"theirs")
+		}, ""},
 	} {
 		p := pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "strict"; c.change(p) })
 		if err := admit(t, o, write(root, "CREATE", ":pods", "shop", "p", p, nil)); (err == nil) != (c.refused == "") ||

@@ -35,9 +35,10 @@ func TestAnIngressGetsTheNewestDefaultClass(t *testing.T) {
 		ingress networkingv1.Ingress
 		want    string
 	}{
-		"none named":  {networkingv1.Ingress{}, "new"},
-		"one named":   {networkingv1.Ingress{Spec: networkingv1.IngressSpec{IngressClassName: &own}}, "own"},
-		"the old way": {networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{formerClass: "x"}}}, ""},
+		"none named": {networkingv1.Ingress{}, "new"},
+		"one named":  {networkingv1.Ingress{Spec: networkingv1.IngressSpec{IngressClassName: &own}}, "own"},
+		"the old way": {networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			formerClass: "x"}}}, ""},
 	} {
 		a := &api.Admission{Operation: "CREATE", Resource: ingressesGR.WithVersion("v1"), Object: &c.ingress}
 		if err := p.Admit(context.Background(), a); err != nil {

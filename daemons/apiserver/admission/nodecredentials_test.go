@@ -16,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestNodesHaveTokensOnlyForWhomTheirPodsSpeakWithS11(t *testing.T) {
+// Proves S11.
+func TestNodesHaveTokensOnlyForWhomTheirPodsSpeakWith(t *testing.T) {
 	o := cluster()
 	o.Put(
 		&rbacv1.ClusterRole{
@@ -56,7 +57,8 @@ func TestNodesHaveTokensOnlyForWhomTheirPodsSpeakWithS11(t *testing.T) {
 	}
 }
 
-func TestNodesAskForCertificatesInTheirOwnNameS11(t *testing.T) {
+// Proves S11.
+func TestNodesAskForCertificatesInTheirOwnName(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 // A kubelet may write only objects of its node, and only the parts that a kubelet reports.
 // Proves S12.
-func TestNodesWriteWhatIsTheirsS12(t *testing.T) {
+func TestNodesWriteWhatIsTheirs(t *testing.T) {
 	mirrored := func(change func(*metav1.OwnerReference)) *corev1.Pod {
 		return pod(func(p *corev1.Pod) {
 			yes := true
@@ -110,7 +110,7 @@ func TestNodesWriteWhatIsTheirsS12(t *testing.T) {
 
 // A kubelet may request certificates only for the pods on it, from the signers that they name.
 // Proves S12.
-func TestNodesAskForTheirPodsCertificatesS12(t *testing.T) {
+func TestNodesAskForTheirPodsCertificates(t *testing.T) {
 	o := cluster()
 	obj, _ := o.Get(podsGR, "shop", "mine")
 	mine := obj.(*corev1.Pod).DeepCopy()

@@ -14,7 +14,7 @@ import (
 
 // The decisions of pod security are counted as upstream counts them.
 // Proves S12.
-func TestWhatPodSecurityDecidesIsCountedS12(t *testing.T) {
+func TestWhatPodSecurityDecidesIsCounted(t *testing.T) {
 	o, counts := cluster(), prometheus.NewRegistry()
 	o.Put(labelled("enforce", "baseline", "enforce-version", "v1.30", "warn", "restricted", "warn-version", "v1.999"))
 	p, err := newPodSecurity(o, &securityconfig.PodSecurityConfiguration{

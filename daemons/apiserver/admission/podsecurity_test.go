@@ -57,7 +57,7 @@ func labelled(pairs ...string) *corev1.Namespace {
 
 // Invalid labels are refused. A stricter level causes warnings about the pods that violate it.
 // Proves S12.
-func TestLevelsOfNamespacesAreCheckedS12(t *testing.T) {
+func TestLevelsOfNamespacesAreChecked(t *testing.T) {
 	o := cluster()
 	o.Put(
 		&corev1.Pod{
@@ -102,7 +102,7 @@ func TestLevelsOfNamespacesAreCheckedS12(t *testing.T) {
 
 // Violations of the levels are in the audit log, and exemptions apply.
 // Proves S12.
-func TestLevelsOfPodsAreAuditedS12(t *testing.T) {
+func TestLevelsOfPodsAreAudited(t *testing.T) {
 	const exempt = `
 apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration

@@ -207,7 +207,8 @@ func TestTheLogIsRotatedAndOldOnesGo(t *testing.T) {
 		return len(list)
 	}
 	for want := range 4 {
-		if err := l.write(t.Context(), events(8)); err != nil { // the limit is 10 000 bytes, so the next write begins a new file
+		if err := l.write(t.Context(), events(8)); err != nil {
+			// the limit is 10 000 bytes, so the next write begins a new file
 			t.Fatal(err)
 		}
 		if n := lines(t, path); n != 8 || backups() != min(want, 2) {

@@ -113,7 +113,8 @@ func request(leaf *x509.Certificate, headers ...string) *http.Request {
 	return r
 }
 
-func TestCertificatesTellUserAndGroupsS12(t *testing.T) {
+// Proves S12.
+func TestCertificatesTellUserAndGroups(t *testing.T) {
 	w := newWorld(t)
 	u, ok, err := w.authn.Authenticate(request(w.leaf(w.ca, certs.Node("n1"))))
 	if err != nil || !ok || u.Name != "system:node:n1" ||
@@ -223,7 +224,8 @@ func (w *world) present(token string) (api.User, bool, error) {
 	return w.authn.Authenticate(request(nil, "Authorization", "Bearer "+token))
 }
 
-func TestTokensAreOfAccountsAndWhatTheyAreBoundToS09(t *testing.T) {
+// Proves S09.
+func TestTokensAreOfAccountsAndWhatTheyAreBoundTo(t *testing.T) {
 	w := newWorld(t)
 	token, err := w.issue(bindTo("Pod", "p", "pod-1"))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 // A token in a Secret is valid as long as the Secret contains it and its account is the same.
 // Proves S12.
-func TestTokensInSecretsHoldAsLongAsTheyLieThereS12(t *testing.T) {
+func TestTokensInSecretsHoldAsLongAsTheyLieThere(t *testing.T) {
 	w := newWorld(t)
 	signer, _, err := accountkey.Signer(w.cfg.ServiceAccountSigningKeyFile)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 
 // Uses of tokens in Secrets are counted, and the Secrets get a label with the last day.
 // Proves S12.
-func TestUsesOfTokensInSecretsAreNotedS12(t *testing.T) {
+func TestUsesOfTokensInSecretsAreNoted(t *testing.T) {
 	w := newWorld(t)
 	w.at = time.Date(2026, 3, 4, 23, 0, 0, 0, time.UTC)
 	signer, _, err := accountkey.Signer(w.cfg.ServiceAccountSigningKeyFile)

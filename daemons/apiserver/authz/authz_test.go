@@ -112,7 +112,8 @@ func objects() *apifake.Objects {
 	return o
 }
 
-func TestWhoMayDoWhatS12(t *testing.T) {
+// Proves S12.
+func TestWhoMayDoWhat(t *testing.T) {
 	chain, err := New(nil, objects())
 	if err != nil {
 		t.Fatal(err)
@@ -416,7 +417,8 @@ func TestRolesAreFollowedAsTheyChange(t *testing.T) {
 	}
 }
 
-func TestNobodyGrantsMoreThanTheyHaveS12(t *testing.T) {
+// Proves S12.
+func TestNobodyGrantsMoreThanTheyHave(t *testing.T) {
 	o := objects()
 	may, err := New([]string{"RBAC"}, o)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"clusterctl/daemons/api"
 )
 
-func TestEveryChangeOfARoleTakesAllItsRulesS12(t *testing.T) {
+// Proves S12.
+func TestEveryChangeOfARoleTakesAllItsRules(t *testing.T) {
 	strong := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "strong", Labels: map[string]string{}},
 		Rules:      everything,

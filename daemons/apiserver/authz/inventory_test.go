@@ -7,7 +7,8 @@ import (
 )
 
 // Only clusterctl may write the inventory of machines, because Nodes are deleted by it.
-func TestNobodyInTheClusterWritesTheInventoryOfMachinesS22(t *testing.T) {
+// Proves S22.
+func TestNobodyInTheClusterWritesTheInventoryOfMachines(t *testing.T) {
 	chain, err := New(nil, objects())
 	if err != nil {
 		t.Fatal(err)

@@ -144,7 +144,8 @@ func nodeRules() []rbacv1.PolicyRule {
 		rule("authentication.k8s.io", "tokenreviews", "create"),
 		rule("authorization.k8s.io", "subjectaccessreviews localsubjectaccessreviews", "create"),
 		rule("", "services", "get list watch"),
-		rule("", "nodes", "create update patch"), // not delete: recreating its Node would let a kubelet remove its taints
+		// not delete: recreating its Node would let a kubelet remove its taints
+		rule("", "nodes", "create update patch"),
 		rule("", "nodes/status", "update patch"),
 		rule("", "events", "create update patch"),
 		rule("events.k8s.io", "events", "create update patch"),

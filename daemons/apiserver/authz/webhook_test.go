@@ -140,7 +140,7 @@ authorizers:
 // A webhook receives the selectors of a request, so it can allow a selection without allowing all objects. It receives
 // them for verbs that have selectors, and as far as they can be expressed.
 // Proves S12.
-func TestWebhooksAreToldOfSelectorsS12(t *testing.T) {
+func TestWebhooksAreToldOfSelectors(t *testing.T) {
 	for _, c := range []struct{ verb, fields, labels, want string }{
 		{"list", "spec.nodeName=n1,status.phase!=Failed", "", `{"fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"verb":"list"}`},
 		{"watch", "", "a in (b,c),!d,e", `{"labelSelector":{"requirements":[{"key":"a","operator":"In","values":["b","c"]},{"key":"d","operator":"DoesNotExist"},{"key":"e","operator":"Exists"}]},"verb":"watch"}`},
@@ -184,7 +184,8 @@ func TestAnAuthorizersKubeconfigIsReadAgain(t *testing.T) {
 	says := func(reason string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_ = json.NewEncoder(w).
-				Encode(authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: reason}})
+				Encode(authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{
+					Allowed: true, Reason: reason}})
 		}))
 		t.Cleanup(server.Close)
 		return fmt.Sprintf(

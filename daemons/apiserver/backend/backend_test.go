@@ -49,7 +49,8 @@ func port(t *testing.T, address string) int32 {
 	return int32(n)
 }
 
-func TestAServiceIsReachedAtAnEndpointThatIsReadyS12(t *testing.T) {
+// Proves S12.
+func TestAServiceIsReachedAtAnEndpointThatIsReady(t *testing.T) {
 	// httptest's certificate is valid for example.com, and for no service.
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte(`{"path":"` + r.URL.String() + `","host":"` + r.Host + `"}`))

@@ -22,7 +22,8 @@ func (a answering) Call(_ context.Context, _ backend.Webhook, _ time.Duration, i
 		return err
 	}
 	if answer := out.(*apiextensionsv1.ConversionReview); answer.Response != nil && answer.Response.UID == "" {
-		answer.Response.UID = in.(*apiextensionsv1.ConversionReview).Request.UID // a recorded response cannot know the UID of the request
+		// a recorded response cannot know the UID of the request
+		answer.Response.UID = in.(*apiextensionsv1.ConversionReview).Request.UID
 	}
 	return nil
 }

@@ -52,7 +52,8 @@ func newVersion(
 		return nil, fmt.Errorf("it has no schema")
 	}
 	props := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(spec.Schema.OpenAPIV3Schema.DeepCopy(), props, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(
+		spec.Schema.OpenAPIV3Schema.DeepCopy(), props, nil); err != nil {
 		return nil, fmt.Errorf("read the schema: %w", err)
 	}
 	var err error

@@ -27,7 +27,8 @@ type member struct {
 func (m members) same(other members) bool {
 	return slices.Equal(m.kinds, other.kinds) && slices.EqualFunc(m.others, other.others, func(a, b Other) bool {
 		return a.GroupVersion == b.GroupVersion && a.Stale == b.Stale && len(a.Resources) == len(b.Resources) &&
-			(len(a.Resources) == 0 || &a.Resources[0] == &b.Resources[0]) // lists are immutable, so comparing the address suffices
+			// lists are immutable, so comparing the address suffices
+			(len(a.Resources) == 0 || &a.Resources[0] == &b.Resources[0])
 	})
 }
 

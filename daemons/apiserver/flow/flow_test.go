@@ -355,7 +355,8 @@ func TestAFullQueueAndALongWaitAreRefused(t *testing.T) {
 
 func TestListsWaitForMemoryAndOthersPassThem(t *testing.T) {
 	c := controller(t, custom(limited("a", 50, 0, nil, queues(1, 1, 10))), 100)
-	big, err := enter(t.Context(), c, "a", "x", Work{Seats: 1, Bytes: 5000}) // more than the limit, but no other list is in progress
+	// more than the limit, but no other list is in progress
+	big, err := enter(t.Context(), c, "a", "x", Work{Seats: 1, Bytes: 5000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,16 +21,17 @@ import (
 
 // Conn is a connection. One goroutine reads frames and handles them in order. Any goroutine may write.
 type Conn struct {
-	s            *Server
-	nc           *tls.Conn
-	gather       *gatherer // nil if the connection does not come from a gathering listener
-	handler      http.Handler
-	tls          tls.ConnectionState
-	remote       string
-	limit        uint32       // maximum size of a request's headers
-	visitor      *run.Visitor // reports whether the client has been identified
-	lifted       bool         // see lift; used only by the reading goroutine
-	introduction time.Time    // until when the connection waits for its client to be identified; zero if it has not had to wait
+	s       *Server
+	nc      *tls.Conn
+	gather  *gatherer // nil if the connection does not come from a gathering listener
+	handler http.Handler
+	tls     tls.ConnectionState
+	remote  string
+	limit   uint32       // maximum size of a request's headers
+	visitor *run.Visitor // reports whether the client has been identified
+	lifted  bool         // see lift; used only by the reading goroutine
+	// until when the connection waits for its client to be identified; zero if it has not had to wait
+	introduction time.Time
 	base         context.Context
 	input        *bounded
 	reader       *http2.Framer

@@ -57,7 +57,8 @@ func (s *Server) Attach(server *http.Server) {
 		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS13}
 	}
 	server.TLSConfig.NextProtos = []string{"h2", "http/1.1"}
-	server.TLSConfig.DynamicRecordSizingDisabled = true // responses are complete when written, so small records gain nothing
+	// responses are complete when written, so small records gain nothing
+	server.TLSConfig.DynamicRecordSizingDisabled = true
 	server.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": s.serve}
 	server.RegisterOnShutdown(s.drain)
 }
@@ -69,7 +70,8 @@ func (s *Server) serve(server *http.Server, nc *tls.Conn, h http.Handler) {
 		ctx = based.BaseContext()
 	}
 	limit := uint32(cmp.Or(s.MaxHeaderBytes, server.MaxHeaderBytes, http.DefaultMaxHeaderBytes))
-	limit += 10 * 32 // each field counts 32 bytes more than its length (RFC 9113, 6.5.2); like net/http, allow for ten fields
+	// each field counts 32 bytes more than its length (RFC 9113, 6.5.2); like net/http, allow for ten fields
+	limit += 10 * 32
 	c := newConn(s, nc, h, limit)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// schemaFile is how the fields of Kubernetes' own kinds merge: client-go's schema for server-side apply, for the versions
-// that are served, as a gzipped gob of a schema.Schema. To read the same schema as YAML takes 20 times as long, at every
-// start. client-go's package applyconfigurations, which contains it, links all versions of all kinds into the program.
-// `go test ./daemons/apiserver/managed -update` writes the file.
+// schemaFile is how the fields of Kubernetes' own kinds merge: client-go's schema for server-side apply, for the
+// versions that are served, as a gzipped gob of a schema.Schema. To read the same schema as YAML takes 20 times as
+// long, at every start. client-go's package applyconfigurations, which contains it, links all versions of all kinds
+// into the program. `go test ./daemons/apiserver/managed -update` writes the file.
 //
 //go:embed schema.gob.gz
 var schemaFile []byte

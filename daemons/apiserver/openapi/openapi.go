@@ -29,8 +29,9 @@ type Handler struct {
 	all       []resource
 	elsewhere []Elsewhere
 
-	core    func() (part, error)                 // version 2 without custom resources
-	builtIn int                                  // number of resources in core; it identifies core, because these resources never change
+	core func() (part, error) // version 2 without custom resources
+	// number of resources in core; it identifies core, because these resources never change
+	builtIn int
 	parts   map[*kinds.Kind]func() (part, error) // version 2 of each custom resource
 }
 

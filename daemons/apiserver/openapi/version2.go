@@ -44,7 +44,8 @@ func coreOf(list []resource, elsewhere []Elsewhere) (part, error) {
 	s.define(reflect.TypeFor[metav1.ListMeta]())
 	for _, e := range elsewhere {
 		if e.V2 != nil {
-			_ = merge(paths, s.all, e) // a document that cannot be read is the other server's error, and must not affect the rest
+			// a document that cannot be read is the other server's error, and must not affect the rest
+			_ = merge(paths, s.all, e)
 		}
 	}
 	return encodePart(paths, s.all)

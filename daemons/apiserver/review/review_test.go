@@ -183,16 +183,25 @@ func TestSelectorsOfReviewsAreChecked(t *testing.T) {
 		attributes      authorizationv1.ResourceAttributes
 		refused, ignore string
 	}{
-		"requirements":            {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "In", Values: []string{"b"}}}}}},
-		"an operator of tomorrow": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Newer", Values: []string{"b"}}}}}},
-		"both": {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{RawSelector: "a=b", Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "Exists"}}}},
+		"requirements": {attributes: authorizationv1.ResourceAttributes{
+			FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{
+				Key: "a", Operator: "In", Values: []string{"b"}}}}}},
+		"an operator of tomorrow": {attributes: authorizationv1.ResourceAttributes{
+			LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{{
+				Key: "a", Operator: "Newer", Values: []string{"b"}}}}}},
+		"both": {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{
+			RawSelector: "a=b", Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "Exists"}}}},
 			refused: "spec.resourceAttributes.fieldSelector.rawSelector: Invalid value"},
-		"neither": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{}},
+		"neither": {attributes: authorizationv1.ResourceAttributes{
+			LabelSelector: &authorizationv1.LabelSelectorAttributes{}},
 			refused: "when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is " +
 				"required"},
-		"no values": {attributes: authorizationv1.ResourceAttributes{FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{Key: "a", Operator: "In"}}}},
+		"no values": {attributes: authorizationv1.ResourceAttributes{
+			FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{{
+				Key: "a", Operator: "In"}}}},
 			refused: "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value"},
-		"what is none": {attributes: authorizationv1.ResourceAttributes{LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a b c"}},
+		"what is none": {attributes: authorizationv1.ResourceAttributes{
+			LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "a b c"}},
 			ignore: "spec.resourceAttributes.labelSelector partially ignored due to parse error"},
 	} {
 		out, err := subjectAccess(

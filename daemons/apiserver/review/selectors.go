@@ -118,7 +118,8 @@ func selectors(r *authorizationv1.ResourceAttributes) (fieldText, labelText stri
 			}
 		}
 		if labelText == "" {
-			labelText = labels.NewSelector().Add(wanted...).String() // added together, because each call sorts all requirements
+			// added together, because each call sorts all requirements
+			labelText = labels.NewSelector().Add(wanted...).String()
 		}
 	}
 	return fieldText, labelText

@@ -9,7 +9,7 @@ import (
 
 // A client gets the available media type that it prefers. If it accepts none, the error lists those that are available.
 // Proves S11.
-func TestTheBestLikedMediaTypeIsSentS11(t *testing.T) {
+func TestTheBestLikedMediaTypeIsSent(t *testing.T) {
 	const protobuf = "application/vnd.kubernetes.protobuf"
 	for accept, want := range map[string]string{
 		"":                                    "application/json",

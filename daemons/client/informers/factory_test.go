@@ -39,7 +39,8 @@ func TestEachKindListsAndWatchesItsOwnResource(t *testing.T) {
 			case clienttesting.WatchActionImpl:
 				continue
 			}
-			if want := reflect.TypeOf(k.object).Elem(); scheme.Scheme.AllKnownTypes()[k.version.WithKind(kind)] != want {
+			if want := reflect.TypeOf(k.object).Elem(); scheme.Scheme.AllKnownTypes()[k.version.WithKind(
+				kind)] != want {
 				t.Errorf("%s: lists %s, and its objects are %s", resource, kind, want)
 			}
 		}

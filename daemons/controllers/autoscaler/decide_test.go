@@ -363,7 +363,8 @@ func TestWhatAnAutoscalerDecides(t *testing.T) {
 			reason: "cpu resource utilization (percentage of request) above target"},
 		"within its own tolerance": {hpa: autoscaler(1, 10, cpu(50)),
 			change: func(h *autoscalingv2.HorizontalPodAutoscaler) {
-				h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleUp: &autoscalingv2.HPAScalingRules{Tolerance: ptr.To(resource.MustParse("0.5"))}}
+				h.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{
+					ScaleUp: &autoscalingv2.HPAScalingRules{Tolerance: ptr.To(resource.MustParse("0.5"))}}
 			}, pods: "700 700", want: 2, says: "ReadyForNewScale ValidMetricFound DesiredWithinRange"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,10 @@ func TestWhichVolumeAClaimGets(t *testing.T) {
 		}), []*pv{volume("fast", "5Gi",
 			func(v *pv) { v.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "fast"} })}, false,
 			"fast"},
-		"what its selector selects": {claimed(func(c *pvc) { c.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}} }),
+		"what its selector selects": {claimed(func(c *pvc) {
+			c.Spec.Selector = &metav1.LabelSelector{
+				MatchLabels: map[string]string{"a": "b"}}
+		}),
 			[]*pv{volume("a", "5Gi"), volume("b", "5Gi", func(v *pv) { v.Labels = map[string]string{"a": "b"} })},
 			false, "b"},
 		"no block device": {claimed(),

@@ -225,7 +225,10 @@ func (b *controller) surroundings(claim *corev1.PersistentVolumeClaim) (s Surrou
 	}
 	s.Default = defaultClass(classes)
 	if i := slices.IndexFunc(classes,
-		func(c *storagev1.StorageClass) bool { return c.Name == storage.GetPersistentVolumeClaimClass(claim) }); i >= 0 {
+		func(c *storagev1.StorageClass) bool {
+			return c.Name == storage.GetPersistentVolumeClaimClass(
+				claim)
+		}); i >= 0 {
 		s.Class = classes[i]
 	}
 	for _, pod := range b.pods.In(claim.Namespace) {

@@ -337,7 +337,8 @@ func TestHowLongCertificatesLast(t *testing.T) {
 
 func TestHowLongRequestsAreKept(t *testing.T) {
 	made := time.Unix(1_000_000, 0)
-	said := func(kinds ...certificatesv1.RequestConditionType) (list []certificatesv1.CertificateSigningRequestCondition) {
+	said := func(kinds ...certificatesv1.RequestConditionType) (
+		list []certificatesv1.CertificateSigningRequestCondition) {
 		for i, kind := range kinds {
 			list = append(
 				list,

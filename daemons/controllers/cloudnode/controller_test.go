@@ -104,7 +104,8 @@ func without(t *testing.T, version string) *corev1.ConfigMap {
 	return stored(t, version, list)
 }
 
-func TestANodeWhoseMachineIsGoneIsDeletedWithAnEventS22(t *testing.T) {
+// Proves S22.
+func TestANodeWhoseMachineIsGoneIsDeletedWithAnEvent(t *testing.T) {
 	n := node(own, corev1.ConditionUnknown)
 	w := newWorld(t, without(t, "9"), n, without(t, "9"), n)
 	if err := w.look(t); err != nil {
@@ -129,7 +130,8 @@ func TestANodeWhoseMachineIsGoneIsDeletedWithAnEventS22(t *testing.T) {
 }
 
 // A missing inventory, or a machine missing from it, causes a deletion only if the API server confirms it now.
-func TestAbsenceDeletesNothingS22(t *testing.T) {
+// Proves S22.
+func TestAbsenceDeletesNothing(t *testing.T) {
 	silent, alive := node(own, corev1.ConditionUnknown), node(own, corev1.ConditionTrue)
 	another := node(own, corev1.ConditionUnknown, func(n *corev1.Node) { n.UID = "u2" })
 	empty := stored(t, "9", nil)
@@ -179,7 +181,8 @@ func TestAbsenceDeletesNothingS22(t *testing.T) {
 
 // A cache may return to an earlier state, for example after a list from a server that lags behind. Such a state has no
 // effect until the cache has caught up.
-func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
+// Proves S22.
+func TestAnInventoryFromBeforeDecidesNothing(t *testing.T) {
 	n := node(own, corev1.ConditionUnknown)
 	w := newWorld(t, stored(t, "9", machines()), n, without(t, "20"), n)
 	for _, m := range []*corev1.ConfigMap{stored(t, "9", machines()), without(t, "8")} {
@@ -203,7 +206,8 @@ func TestAnInventoryFromBeforeDecidesNothingS22(t *testing.T) {
 
 // An unusable inventory is reported by events about the ConfigMap and by a metric. A cluster that never had an
 // inventory, such as a development cluster, reports nothing.
-func TestAnInventoryThatCannotBeUsedIsToldOfS22(t *testing.T) {
+// Proves S22.
+func TestAnInventoryThatCannotBeUsedIsToldOf(t *testing.T) {
 	broken := stored(t, "10", machines())
 	broken.Data["n2"] = "{"
 	foreign := node("", corev1.ConditionTrue)

@@ -45,7 +45,8 @@ func machines() inventory.Inventory {
 	}
 }
 
-func TestANodeIsDeletedOnlyWhenItsMachineIsGoneAndItIsNotReadyS22(t *testing.T) {
+// Proves S22.
+func TestANodeIsDeletedOnlyWhenItsMachineIsGoneAndItIsNotReady(t *testing.T) {
 	without := machines()
 	delete(without, "n1")
 	renamed := machines()
@@ -88,7 +89,8 @@ func TestANodeIsDeletedOnlyWhenItsMachineIsGoneAndItIsNotReadyS22(t *testing.T) 
 	}
 }
 
-func TestANodeGetsWhatTheInventorySaysS22(t *testing.T) {
+// Proves S22.
+func TestANodeGetsWhatTheInventorySays(t *testing.T) {
 	d := decide(node("", corev1.ConditionTrue, func(n *corev1.Node) {
 		n.Labels = map[string]string{corev1.LabelTopologyZone: "b"}
 		n.Spec.Taints = []corev1.Taint{

@@ -87,11 +87,20 @@ func TestWhatIsDoneAtAMoment(t *testing.T) {
 		"a deadline leaves few missed": {schedule: "* * * * *", now: "2026-03-06T10:30:20Z",
 			starts: "2026-03-06T10:30:00Z", again: 40 * time.Second,
 			change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](300) }},
-		"within the deadline": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1820) },
+		"within the deadline": {change: func(cj *batchv1.CronJob) {
+			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](
+				1820)
+		},
 			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
-		"beyond the deadline": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1819) },
+		"beyond the deadline": {change: func(cj *batchv1.CronJob) {
+			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](
+				1819)
+		},
 			again: 29*time.Minute + 40*time.Second, events: "MissSchedule"},
-		"a deadline without end": {change: func(cj *batchv1.CronJob) { cj.Spec.StartingDeadlineSeconds = ptr.To[int64](1 << 62) },
+		"a deadline without end": {change: func(cj *batchv1.CronJob) {
+			cj.Spec.StartingDeadlineSeconds = ptr.To[int64](
+				1 << 62)
+		},
 			starts: "2026-03-05T10:00:00Z", again: 29*time.Minute + 40*time.Second},
 		"suspended": {change: func(cj *batchv1.CronJob) { cj.Spec.Suspend = ptr.To(true) }},
 		"being deleted": {change: func(cj *batchv1.CronJob) {

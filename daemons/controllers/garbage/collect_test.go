@@ -26,7 +26,8 @@ func TestNothingIsLetGoBeforeEveryKindHasBeenListed(t *testing.T) {
 				w.WriteHeader(http.StatusNotFound)
 			}))
 			defer server.Close()
-			g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: server.URL})}).(*controller)
+			client := metadata.NewForConfigOrDie(&rest.Config{Host: server.URL})
+			g, ok := New(loop.Context{Metadata: client}).(*controller)
 			if !ok {
 				t.Fatal("it is no collector")
 			}

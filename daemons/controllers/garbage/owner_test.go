@@ -89,7 +89,8 @@ func TestAnOwnerIsGoneByAnAnswerAboutItAlone(t *testing.T) {
 				_, _ = io.WriteString(w, c.body)
 			}))
 			defer server.Close()
-			g, ok := New(loop.Context{Metadata: metadata.NewForConfigOrDie(&rest.Config{Host: server.URL})}).(*controller)
+			client := metadata.NewForConfigOrDie(&rest.Config{Host: server.URL})
+			g, ok := New(loop.Context{Metadata: client}).(*controller)
 			if !ok {
 				t.Fatal("it is no collector")
 			}

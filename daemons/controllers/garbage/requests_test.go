@@ -131,8 +131,11 @@ func TestADependentThatChangedIsLookedAtAgain(t *testing.T) {
 			false},
 		"another owner": {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences[0].UID = "other" }, false,
 			true},
-		"no owner":             {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = nil }, false, true},
-		"a finalizer":          {func(m *metav1.PartialObjectMetadata) { m.Finalizers = []string{metav1.FinalizerOrphanDependents} }, false, true},
+		"no owner": {func(m *metav1.PartialObjectMetadata) { m.OwnerReferences = nil }, false, true},
+		"a finalizer": {func(m *metav1.PartialObjectMetadata) {
+			m.Finalizers = []string{
+				metav1.FinalizerOrphanDependents}
+		}, false, true},
 		"another of that name": {func(m *metav1.PartialObjectMetadata) { m.UID = "another" }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

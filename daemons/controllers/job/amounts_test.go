@@ -42,7 +42,8 @@ func TestDecideIsBoundedWhateverTheSpecAsksFor(t *testing.T) {
 		}, 3},
 		"success policy over all indexes": {func(j *batchv1.Job) {
 			j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
-			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0-1999999998")}}}
+			j.Spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To(
+				"0-1999999998")}}}
 		}, loop.Burst},
 		"failed indexes": {func(j *batchv1.Job) {
 			j.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)

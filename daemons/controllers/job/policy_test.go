@@ -127,7 +127,8 @@ func TestHowJobsEnd(t *testing.T) {
 			do: func(w *world) { w.end(-1, 42) }, running: 3},
 		"the first rule that matches": {change: rules(onExit(batchv1.PodFailurePolicyActionIgnore, in, 42),
 			onExit(batchv1.PodFailurePolicyActionFailJob, in, 42)), do: func(w *world) { w.end(-1, 42) }, running: 3},
-		"a disruption that is ignored": {change: rules(batchv1.PodFailurePolicyRule{Action: batchv1.PodFailurePolicyActionIgnore,
+		"a disruption that is ignored": {change: rules(batchv1.PodFailurePolicyRule{
+			Action: batchv1.PodFailurePolicyActionIgnore,
 			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget,
 				Status: corev1.ConditionTrue}}}), do: func(w *world) {
 			for _, pod := range w.pods {
@@ -182,7 +183,12 @@ func TestHowJobsEnd(t *testing.T) {
 			w.job.Spec.Completions, w.job.Spec.Parallelism = ptr.To[int32](5), ptr.To[int32](5)
 		}, running: 4, succeeded: 1},
 		"suspended": {do: func(w *world) { w.job.Spec.Suspend = ptr.To(true) }, says: "Suspended/JobSuspended"},
-		"resumed":   {do: func(w *world) { w.job.Spec.Suspend = ptr.To(true); w.settle(); w.job.Spec.Suspend = ptr.To(false) }, running: 3},
+		"resumed": {do: func(w *world) {
+			w.job.Spec.Suspend = ptr.To(true)
+			w.settle()
+			w.job.Spec.Suspend = ptr.To(
+				false)
+		}, running: 3},
 		"workers that end well when suspended": {change: func(s *batchv1.JobSpec) { s.Completions = nil },
 			do:   func(w *world) { w.job.Spec.Suspend = ptr.To(true); w.end(-1, 0) },
 			says: "Suspended/JobSuspended", succeeded: 3},
@@ -300,7 +306,8 @@ func TestAPodThatIsBeingStoppedKeepsItsPlaceWhereOnlyFailedAreReplaced(t *testin
 
 // With the policy Failed, a new pod must not run beside a pod that is being deleted.
 func TestAPodThatIsBeingDeletedHasFailedWhereItIsReplacedAtOnce(t *testing.T) {
-	for policy, want := range map[batchv1.PodReplacementPolicy]string{batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
+	for policy, want := range map[batchv1.PodReplacementPolicy]string{
+		batchv1.TerminatingOrFailed: "FailureTarget/BackoffLimitExceeded", batchv1.Failed: ""} {
 		w := newWorld(false, func(s *batchv1.JobSpec) {
 			s.Completions, s.Parallelism, s.BackoffLimit, s.PodReplacementPolicy = ptr.To[int32](
 				1,

@@ -76,7 +76,8 @@ func TestNextNeverGivesAPieceTwice(t *testing.T) {
 
 // In a dual-stack cluster, every node gets a subnet of each network, in the order of the networks, and no subnet is
 // assigned twice.
-func TestNodeGetsAPieceOfEachFamilyS27(t *testing.T) {
+// Proves S27.
+func TestNodeGetsAPieceOfEachFamily(t *testing.T) {
 	cfg := config.ControllerManager{
 		ClusterCIDR:          []string{"10.244.0.0/16", "fd00:244::/48"},
 		AllocateNodeCIDRs:    true,

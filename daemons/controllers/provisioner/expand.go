@@ -104,7 +104,8 @@ func growing(
 ) corev1.PersistentVolumeClaimStatus {
 	s := *was.DeepCopy()
 	allocated, named := s.AllocatedResources[corev1.ResourceStorage]
-	if state := s.AllocatedResourceStatuses[corev1.ResourceStorage]; state == corev1.PersistentVolumeClaimControllerResizeInfeasible &&
+	state := s.AllocatedResourceStatuses[corev1.ResourceStorage]
+	if state == corev1.PersistentVolumeClaimControllerResizeInfeasible &&
 		named &&
 		allocated.Cmp(size) == 0 {
 		return s // an infeasible expansion is tried again without being announced again

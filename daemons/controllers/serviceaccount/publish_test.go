@@ -41,7 +41,8 @@ func TestWhatCameOfPublishingTheBundleIsCounted(t *testing.T) {
 	if !ok {
 		t.Fatal("it is no controller of service accounts")
 	}
-	if err := informers.Namespaces(factory).Informer().GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}); err != nil {
+	if err := informers.Namespaces(factory).Informer().GetIndexer().Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "n"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, answer = range []error{apierrors.NewForbidden(corev1.Resource("configmaps"), rootCA, nil),

@@ -195,9 +195,12 @@ func TestASetOfAnySizeIsMadeInBatches(t *testing.T) {
 		pods             int
 		creates, deletes int
 	}{
-		"none is there":   {parallel(nil), 0, loop.Burst, 0},
-		"some are there":  {parallel(nil), 700, loop.Burst, 0},
-		"numbers go high": {parallel(func(s *appsv1.StatefulSet) { s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: math.MaxInt32} }), 0, loop.Burst, 0},
+		"none is there":  {parallel(nil), 0, loop.Burst, 0},
+		"some are there": {parallel(nil), 700, loop.Burst, 0},
+		"numbers go high": {parallel(func(s *appsv1.StatefulSet) {
+			s.Spec.Ordinals = &appsv1.StatefulSetOrdinals{
+				Start: math.MaxInt32}
+		}), 0, loop.Burst, 0},
 		"too many": {web(1,
 			func(s *appsv1.StatefulSet) { s.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }), 700, 0,
 			loop.Burst},

@@ -86,7 +86,6 @@ func (p *proxied) clients() map[string]func(path string, header http.Header) (*h
 }
 
 // Filters change heads, paths and hosts in both versions of HTTP.
-//
 // Proves S32.
 func TestFiltersChangeWhatBackendsAndClientsGet(t *testing.T) {
 	pod := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +177,6 @@ func TestRedirectsKeepWhatTheyDoNotName(t *testing.T) {
 }
 
 // Requests are distributed by weight. The share of a missing backend fails.
-//
 // Proves S32.
 func TestBackendsGetTheirShares(t *testing.T) {
 	var counts [2]atomic.Int64

@@ -90,9 +90,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 // Streams that are opened and reset at once cause no more concurrent work than the stream limit allows. A client beyond
 // that loses its connection.
-//
 // Proves S32.
-func TestRapidResetsAreBoundedS32(t *testing.T) {
+func TestRapidResetsAreBounded(t *testing.T) {
 	const streams = 16
 	p := start(t, func(c *Config) { c.MaxStreams = streams })
 	var busy, most atomic.Int64
@@ -134,9 +133,8 @@ func TestRapidResetsAreBoundedS32(t *testing.T) {
 }
 
 // A head with endless CONTINUATION frames uses no more memory than a head may have, and ends the connection.
-//
 // Proves S32.
-func TestEndlessHeadsAreCutOffS32(t *testing.T) {
+func TestEndlessHeadsAreCutOff(t *testing.T) {
 	p := start(t, nil)
 	at := backend(t, func(http.ResponseWriter, *http.Request) {})
 	p.route("a.example", "/", []string{at})
@@ -167,9 +165,8 @@ func TestEndlessHeadsAreCutOffS32(t *testing.T) {
 
 // A client that causes protocol responses and does not read them is disconnected before they use much memory. Responses
 // to SETTINGS are combined and use none.
-//
 // Proves S32.
-func TestFloodsOfControlFramesAreCutOffS32(t *testing.T) {
+func TestFloodsOfControlFramesAreCutOff(t *testing.T) {
 	p := start(t, func(c *Config) { c.Idle, c.WriteTime = 2*time.Second, time.Second })
 	at := backend(t, func(http.ResponseWriter, *http.Request) {})
 	p.route("a.example", "/", []string{at})
@@ -210,9 +207,8 @@ func nextStream(r *rude) uint32 {
 }
 
 // A client that starts a connection, a head or a request and does not continue is disconnected after the time limit.
-//
 // Proves S32.
-func TestSlowHeadsOfHTTP2AreCutOffS32(t *testing.T) {
+func TestSlowHeadsOfHTTP2AreCutOff(t *testing.T) {
 	p := start(t, func(c *Config) { c.Idle, c.HeadTime = 300*time.Millisecond, 300*time.Millisecond })
 	at := backend(t, func(http.ResponseWriter, *http.Request) {})
 	p.route("a.example", "/", []string{at})
@@ -238,9 +234,8 @@ func TestSlowHeadsOfHTTP2AreCutOffS32(t *testing.T) {
 
 // An HTTP/2 client that does not read a response occupies its backend only for a limited time. A stream that waits for
 // its backend has no such limit.
-//
 // Proves S32.
-func TestStreamsThatAreNotReadAreResetS32(t *testing.T) {
+func TestStreamsThatAreNotReadAreReset(t *testing.T) {
 	p := start(t, func(c *Config) { c.WriteTime = 300 * time.Millisecond })
 	over := make(chan struct{}, 1)
 	at := backend(t, func(w http.ResponseWriter, r *http.Request) {

@@ -24,9 +24,8 @@ func inUse() int64 {
 
 // The memory of an idle connection is limited on every listener. The limit times max_connections is the maximum for
 // all, besides the kernel's memory for sockets.
-//
 // Proves S32.
-func TestAConnectionTakesBoundedMemoryS32(t *testing.T) {
+func TestAConnectionTakesBoundedMemory(t *testing.T) {
 	p := start(t, nil)
 	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})
 	shake := func(t *testing.T, protocol string) net.Conn {

@@ -55,9 +55,8 @@ func closed(t *testing.T, nc net.Conn) bool {
 
 // At the connection limit, the connection that has waited longest for a request is closed: one without any data, one
 // with a partial head, or an HTTP/2 connection. New connections are served on every listener.
-//
 // Proves S32.
-func TestWhoWaitsLongestGivesWayS32(t *testing.T) {
+func TestWhoWaitsLongestGivesWay(t *testing.T) {
 	const most = 4
 	p := start(t, func(c *Config) { c.MaxConns = most })
 	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})
@@ -105,9 +104,8 @@ func TestWhoWaitsLongestGivesWayS32(t *testing.T) {
 }
 
 // If all connections are handling requests, none is closed. A new connection waits until one has its response.
-//
 // Proves S32.
-func TestWhoIsAnsweredIsNotClosedForOthersS32(t *testing.T) {
+func TestWhoIsAnsweredIsNotClosedForOthers(t *testing.T) {
 	const most = 3
 	p := start(t, func(c *Config) { c.MaxConns = most })
 	asked, answer := make(chan struct{}, most), make(chan struct{})
@@ -151,9 +149,8 @@ func TestWhoIsAnsweredIsNotClosedForOthersS32(t *testing.T) {
 }
 
 // A closing engine does not wait for room: accepted connections are served.
-//
 // Proves S32.
-func TestNobodyWaitsForRoomAtTheEndS32(t *testing.T) {
+func TestNobodyWaitsForRoomAtTheEnd(t *testing.T) {
 	p := start(t, func(c *Config) { c.MaxConns = 1 })
 	asked, answer := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(answer) })
@@ -182,9 +179,8 @@ func TestNobodyWaitsForRoomAtTheEndS32(t *testing.T) {
 
 // Any number of clients that connect without sending data, or that start a handshake, use limited memory. Other clients
 // are served in the meantime.
-//
 // Proves S32.
-func TestFloodsOfConnectionsAreBoundedS32(t *testing.T) {
+func TestFloodsOfConnectionsAreBounded(t *testing.T) {
 	const most = 64
 	p := start(t, func(c *Config) { c.MaxConns = most })
 	p.route("a.example", "/", []string{backend(t, func(http.ResponseWriter, *http.Request) {})})

@@ -74,9 +74,8 @@ func (d *drip) Read(p []byte) (int, error) {
 }
 
 // Each piece of these bodies is in time, but a complete body would take forever.
-//
 // Proves S32.
-func TestBodiesThatComeByteByByteEndS32(t *testing.T) {
+func TestBodiesThatComeByteByByteEnd(t *testing.T) {
 	for _, way := range ways {
 		for _, length := range []int64{long - 1, long + 1, -1} {
 			t.Run(fmt.Sprint(way.name, " ", length), func(t *testing.T) {
@@ -160,9 +159,8 @@ func TestAPaceIsOfWaitingAlone(t *testing.T) {
 }
 
 // One client cannot use all connections. Others are served.
-//
 // Proves S32.
-func TestAClientHasItsShareOfConnectionsS32(t *testing.T) {
+func TestAClientHasItsShareOfConnections(t *testing.T) {
 	const most = 20
 	p := start(t, func(c *Config) { c.MaxConns, c.ClientShare = most, 50 })
 	waits, asked := make(chan struct{}), make(chan struct{}, most)

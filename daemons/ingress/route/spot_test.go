@@ -42,7 +42,8 @@ func TestTablesThatFollowAreAsThoseMadeAnew(t *testing.T) {
 				}
 				in := ingressOf(name, time.Duration(rapid.IntRange(0, 2).Draw(r, "age"))*time.Hour, has...)
 				if rapid.Bool().Draw(r, "default") {
-					in.Spec.DefaultBackend = &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "rest-" + name, Port: networkingv1.ServiceBackendPort{Number: 80}}}
+					in.Spec.DefaultBackend = &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+						Name: "rest-" + name, Port: networkingv1.ServiceBackendPort{Number: 80}}}
 				}
 				all[name] = in
 				b.SetIngress(Key{"default", name}, in)

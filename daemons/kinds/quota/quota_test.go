@@ -121,13 +121,15 @@ func TestWhatAnObjectTakes(t *testing.T) {
 		"another's secrets": {"secrets.example.com", &metav1.PartialObjectMetadata{},
 			list("count/secrets.example.com", "1")},
 		"a claim of devices": {"resourceclaims.resource.k8s.io",
-			&resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{
-				{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: "ExactCount",
-					Count: 2}},
-				{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu", AllocationMode: "ExactCount",
-					Count: 1}, {DeviceClassName: "gpu", AllocationMode: "ExactCount", Count: 3},
-					{DeviceClassName: "nic", AllocationMode: "All"}}},
-			}}}}, list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "5",
+			&resourcev1.ResourceClaim{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+				Requests: []resourcev1.DeviceRequest{
+					{Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: "ExactCount",
+						Count: 2}},
+					{FirstAvailable: []resourcev1.DeviceSubRequest{{DeviceClassName: "gpu",
+						AllocationMode: "ExactCount",
+						Count:          1}, {DeviceClassName: "gpu", AllocationMode: "ExactCount", Count: 3},
+						{DeviceClassName: "nic", AllocationMode: "All"}}},
+				}}}}, list("count/resourceclaims.resource.k8s.io", "1", "gpu.deviceclass.resource.k8s.io/devices", "5",
 				"nic.deviceclass.resource.k8s.io/devices", "32")},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,8 @@ func tree(t *testing.T, unified bool, groups ...string) string {
 	return mount
 }
 
-func TestPodsGetTheShareOfCPUThatTheyRequestS25(t *testing.T) {
+// Proves S25.
+func TestPodsGetTheShareOfCPUThatTheyRequest(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		pod    *corev1.Pod
@@ -86,7 +87,8 @@ func TestPodsGetTheShareOfCPUThatTheyRequestS25(t *testing.T) {
 }
 
 // The Burstable class has the sum of its pods' CPU requests as its weight, as pods come and go.
-func TestBurstablePodsTogetherGetWhatTheyRequestS25(t *testing.T) {
+// Proves S25.
+func TestBurstablePodsTogetherGetWhatTheyRequest(t *testing.T) {
 	for _, unified := range []bool{false, true} {
 		m := &Manager{Mount: tree(t, unified, "kubepods", "kubepods/burstable", "kubepods/besteffort")}
 		if err := m.Setup(Limits{}); err != nil {

@@ -57,7 +57,8 @@ func TestWhichHandlersMountReadOnlyAllTheWayDown(t *testing.T) {
 	}
 }
 
-func TestResolverFollowsThePolicyS31(t *testing.T) {
+// Proves S31.
+func TestResolverFollowsThePolicy(t *testing.T) {
 	two := "2"
 	r := Resolver{
 		Cluster: []string{"10.96.0.10"},
@@ -245,7 +246,8 @@ func TestSandboxSharesWhatThePodWants(t *testing.T) {
 
 // The supplemental groups and SELinux options of a pod apply to its sandbox and its containers. A container can
 // override them.
-func TestGroupsAndLabelsOfAPodAreItsSandboxesS23(t *testing.T) {
+// Proves S23.
+func TestGroupsAndLabelsOfAPodAreItsSandboxes(t *testing.T) {
 	strict, label := corev1.SupplementalGroupsPolicyStrict, func(level string) *corev1.SELinuxOptions {
 		return &corev1.SELinuxOptions{User: "u", Role: "r", Type: "t", Level: level}
 	}

@@ -279,7 +279,8 @@ func TestClaimsArePreparedOnceForAllTheirPodsAndTakenBackAfterTheLastOne(t *test
 	if err := next.Prepare(ctx, a); err != nil {
 		t.Errorf("what is prepared: %v", err)
 	}
-	if got := next.IDs(a, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{Name: "mine", Request: "gpu"}}}}); !slices.Equal(
+	if got := next.IDs(a, &corev1.Container{Resources: corev1.ResourceRequirements{Claims: []corev1.ResourceClaim{{
+		Name: "mine", Request: "gpu"}}}}); !slices.Equal(
 		got,
 		[]string{"example.com/gpu=c"},
 	) {

@@ -107,7 +107,8 @@ var (
 	}
 )
 
-func TestEveryFieldOfAPodIsDealtWithS23(t *testing.T) {
+// Proves S23.
+func TestEveryFieldOfAPodIsDealtWith(t *testing.T) {
 	type fate = map[string]string
 	fates := map[string]map[string]bool{} // by Type.Field
 	for name, all := range map[string]fate{"honoured": honoured, "refused": refused, "missing": missing,
@@ -167,7 +168,8 @@ func TestEveryFieldOfAPodIsDealtWithS23(t *testing.T) {
 	}
 }
 
-func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
+// Proves S23.
+func TestDemandsOfAPodAreRefused(t *testing.T) {
 	no, unmasked, mode := false, corev1.UnmaskedProcMount, corev1.GRPCProbeMode("other")
 	container := func(change func(*corev1.Container)) func(*corev1.PodSpec) {
 		return func(s *corev1.PodSpec) { change(&s.Containers[0]) }
@@ -205,15 +207,20 @@ func TestDemandsOfAPodAreRefusedS23(t *testing.T) {
 		{"file of a user", func(s *corev1.PodSpec) {
 			user := int64(7)
 			s.Volumes = []corev1.Volume{{Name: "v",
-				VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{User: &user}}}}}}
+				VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{
+					User: &user}}}}}}
 		}, "FailedMount", `"v"`},
 		{"variable of a file", container(func(c *corev1.Container) {
 			c.Env = []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FileKeyRef: &corev1.FileKeySelector{}}}}
 		}), "UnsupportedEnvironment", "variable A"},
 		{"restart of all", container(func(c *corev1.Container) {
-			c.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+			c.RestartPolicyRules = []corev1.ContainerRestartRule{{
+				Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 		}), "UnsupportedRestartRule", "RestartAllContainers"},
-		{"proc", container(func(c *corev1.Container) { c.SecurityContext = &corev1.SecurityContext{ProcMount: &unmasked} }), "UserNamespacesNotSupported", "Unmasked"},
+		{"proc", container(func(c *corev1.Container) {
+			c.SecurityContext = &corev1.SecurityContext{
+				ProcMount: &unmasked}
+		}), "UserNamespacesNotSupported", "Unmasked"},
 		{"socket hook", container(func(c *corev1.Container) {
 			c.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{}}}
 		}), "UnsupportedHandler", "tcpSocket"},

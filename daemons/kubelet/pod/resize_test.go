@@ -43,7 +43,8 @@ func resized(run, want corev1.ResourceRequirements, policies ...corev1.Container
 	}
 }
 
-func TestContainersAreResizedAsTheirPolicySaysS23(t *testing.T) {
+// Proves S23.
+func TestContainersAreResizedAsTheirPolicySays(t *testing.T) {
 	restart := func(name corev1.ResourceName) corev1.ContainerResizePolicy {
 		return corev1.ContainerResizePolicy{ResourceName: name, RestartPolicy: corev1.RestartContainer}
 	}
@@ -140,7 +141,8 @@ func TestWhatAPodWasGivenIsInItsStatus(t *testing.T) {
 	}
 }
 
-func TestResourcesOfThePodAsAWholeMakeItsClassS25(t *testing.T) {
+// Proves S25.
+func TestResourcesOfThePodAsAWholeMakeItsClass(t *testing.T) {
 	whole := sizes("1", "1Gi")
 	p := &corev1.Pod{Spec: corev1.PodSpec{Resources: &whole, Containers: []corev1.Container{{Name: "a"}, {Name: "b"}}}}
 	if got := QOS(p); got != corev1.PodQOSGuaranteed {

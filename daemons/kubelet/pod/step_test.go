@@ -57,7 +57,8 @@ func ran(name string, attempt uint32, state State, code int32, ago time.Duration
 	}
 }
 
-func TestNextStepOfAPodS23(t *testing.T) {
+// Proves S23.
+func TestNextStepOfAPod(t *testing.T) {
 	deleted := metav1.NewTime(now)
 	five, old := int64(5), metav1.NewTime(now.Add(-time.Minute))
 	for _, c := range []struct {
@@ -285,7 +286,8 @@ func TestBackoffDoublesUpToFiveMinutesAndForgets(t *testing.T) {
 	}
 }
 
-func TestStatusOfAPodS23(t *testing.T) {
+// Proves S23.
+func TestStatusOfAPod(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Facts)
@@ -546,7 +548,8 @@ func TestQualityOfService(t *testing.T) {
 	}
 }
 
-func TestContainersOfAPodWithInitContainersWaitForItS23(t *testing.T) {
+// Proves S23.
+func TestContainersOfAPodWithInitContainersWaitForIt(t *testing.T) {
 	p := &corev1.Pod{
 		Spec: corev1.PodSpec{
 			InitContainers: []corev1.Container{{Name: "first"}},

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-func TestCountFollowsThresholdsS23(t *testing.T) {
+// Proves S23.
+func TestCountFollowsThresholds(t *testing.T) {
 	p := &corev1.Probe{SuccessThreshold: 2, FailureThreshold: 3}
 	var c Count
 	for i, step := range []struct{ ok, verdict, changed bool }{
@@ -29,7 +30,8 @@ func TestCountFollowsThresholdsS23(t *testing.T) {
 	}
 }
 
-func TestProbesS23(t *testing.T) {
+// Proves S23.
+func TestProbes(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/bad":
@@ -132,7 +134,8 @@ func TestReadinessIsSeenSoonAfterTheStart(t *testing.T) {
 	<-done
 }
 
-func TestProbesSpeakTheProtocolThatTheyNameS23(t *testing.T) {
+// Proves S23.
+func TestProbesSpeakTheProtocolThatTheyName(t *testing.T) {
 	spoken := make(chan int, 1)
 	server := httptest.NewUnstartedServer(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { spoken <- r.ProtoMajor }),

@@ -31,7 +31,8 @@ func outside(t *testing.T) (volume, host string) {
 	return volume, host
 }
 
-func TestSubPathIsNeverMadeOutsideOfItsVolumeS24(t *testing.T) {
+// Proves S24.
+func TestSubPathIsNeverMadeOutsideOfItsVolume(t *testing.T) {
 	for _, c := range []struct {
 		sub  string
 		made string // path below the volume; empty if the sub-path is rejected
@@ -59,7 +60,8 @@ func TestSubPathIsNeverMadeOutsideOfItsVolumeS24(t *testing.T) {
 	}
 }
 
-func TestSubPathIsAsOpenAsItsVolumeS24(t *testing.T) {
+// Proves S24.
+func TestSubPathIsAsOpenAsItsVolume(t *testing.T) {
 	volume, _ := outside(t)
 	if err := os.Chmod(volume, 0o777|os.ModeSetgid); err != nil {
 		t.Fatal(err)
@@ -76,7 +78,8 @@ func TestSubPathIsAsOpenAsItsVolumeS24(t *testing.T) {
 }
 
 // fsGroup changes only files in the volume. Files outside, to which links lead, keep their group.
-func TestGroupIsGivenToNothingOutsideS24(t *testing.T) {
+// Proves S24.
+func TestGroupIsGivenToNothingOutside(t *testing.T) {
 	volume, host := outside(t)
 	secret := filepath.Join(host, "shadow")
 	for path, mode := range map[string]os.FileMode{secret: 0o600, volume + "/in/file": 0o600} {
@@ -106,7 +109,8 @@ func TestGroupIsGivenToNothingOutsideS24(t *testing.T) {
 	}
 }
 
-func TestFilesOfAVolumeAreWrittenInItAloneS30(t *testing.T) {
+// Proves S30.
+func TestFilesOfAVolumeAreWrittenInItAlone(t *testing.T) {
 	volume, host := outside(t)
 	if err := os.Symlink("../../../../host", filepath.Join(volume, dataLink)); err != nil {
 		t.Fatal(err)
@@ -126,7 +130,8 @@ func TestFilesOfAVolumeAreWrittenInItAloneS30(t *testing.T) {
 	}
 }
 
-func TestRemovingAVolumeRemovesNothingBehindItS23(t *testing.T) {
+// Proves S23.
+func TestRemovingAVolumeRemovesNothingBehindIt(t *testing.T) {
 	volume, host := outside(t)
 	if err := os.WriteFile(host+"/kept", nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -159,7 +164,8 @@ func TestRemovingAVolumeRemovesNothingBehindItS23(t *testing.T) {
 	}
 }
 
-func TestDeepDirectoriesAreRemovedS23(t *testing.T) {
+// Proves S23.
+func TestDeepDirectoriesAreRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pod")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -200,7 +206,8 @@ func TestDeepDirectoriesAreRemovedS23(t *testing.T) {
 	}
 }
 
-func TestHostPathIsNotMadeThroughALinkS24(t *testing.T) {
+// Proves S24.
+func TestHostPathIsNotMadeThroughALink(t *testing.T) {
 	volume, host := outside(t)
 	for _, kind := range []corev1.HostPathType{corev1.HostPathFileOrCreate, corev1.HostPathDirectoryOrCreate} {
 		if err := hostPath(&corev1.HostPathVolumeSource{Path: volume + "/gone", Type: &kind}); err == nil {

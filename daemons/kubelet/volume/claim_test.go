@@ -12,7 +12,6 @@ import (
 )
 
 // A volume is mounted only for the pod to which it belongs, whatever its name is.
-//
 // Proves S30.
 func TestWhoseAVolumeIs(t *testing.T) {
 	named := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "p-v"}}

@@ -68,7 +68,9 @@ func TestAVolumeThatIsADeviceIsGivenAsOne(t *testing.T) {
 		}, "volume v has volumeMode Block, but is specified in volumeMounts", ""},
 		"of another node": {func(v *corev1.PersistentVolume, p *corev1.Pod) {
 			as(block, "disk")(v, p)
-			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: corev1.NodeSelectorOpExists}}}}}}
+			v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+					Key: "a", Operator: corev1.NodeSelectorOpExists}}}}}}
 		}, "node affinity check failed", ""},
 	} {
 		m, s, p := provisioned(t)

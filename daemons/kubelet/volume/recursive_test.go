@@ -10,7 +10,8 @@ import (
 
 // A recursive read-only mount is requested from the runtime, which rejects it if it is not supported. If it is
 // optional, the runtime's support is checked first.
-func TestMountsAreReadOnlyAllTheWayDownS24(t *testing.T) {
+// Proves S24.
+func TestMountsAreReadOnlyAllTheWayDown(t *testing.T) {
 	m := &Manager{Root: t.TempDir(), Mounter: Plain{}}
 	const enabled, disabled, ifPossible = corev1.RecursiveReadOnlyEnabled, corev1.RecursiveReadOnlyDisabled,
 		corev1.RecursiveReadOnlyIfPossible

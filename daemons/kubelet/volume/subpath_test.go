@@ -21,7 +21,6 @@ func (b *bound) Bind(from, _ string, _ []string) (err error) {
 }
 
 // A sub-path may be written in any form that stays in the volume.
-//
 // Proves S26.
 func TestSpellingsOfSubPathsAreCarriedOut(t *testing.T) {
 	for sub, want := range map[string]string{"logs/": "logs", "./x": "x", "a//b": "a/b", "..x": "..x", "x..": "x..",

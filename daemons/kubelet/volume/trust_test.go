@@ -12,7 +12,6 @@ import (
 )
 
 // A projected volume has the trust anchors of the named bundle, or of the selected bundles of a signer.
-//
 // Proves S30.
 func TestTrustAnchorsAreProjected(t *testing.T) {
 	cert := func(text string) string {

@@ -115,7 +115,8 @@ func read(t *testing.T, m *Manager, kind, path string) string {
 	return string(data)
 }
 
-func TestConfigMapVolumeFollowsItsObjectS30(t *testing.T) {
+// Proves S30.
+func TestConfigMapVolumeFollowsItsObject(t *testing.T) {
 	m, s := manager(t)
 	p := podWith(
 		corev1.VolumeSource{
@@ -149,7 +150,8 @@ func TestConfigMapVolumeFollowsItsObjectS30(t *testing.T) {
 	}
 }
 
-func TestMissingObjectsS30(t *testing.T) {
+// Proves S30.
+func TestMissingObjects(t *testing.T) {
 	m, _ := manager(t)
 	yes := true
 	ref := corev1.LocalObjectReference{Name: "none"}
@@ -174,7 +176,8 @@ func TestMissingObjectsS30(t *testing.T) {
 			Optional: &yes}}, ""},
 		"missing secret key": {corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "s",
 			Items: []corev1.KeyToPath{{Key: "x", Path: "x"}}}}, "references non-existent secret key: x"},
-		"claim": {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "none"}}, "failed to fetch PVC"},
+		"claim": {corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+			ClaimName: "none"}}, "failed to fetch PVC"},
 	} {
 		if _, err := m.Setup(context.Background(), podWith(c.source)); (err == nil) != (c.want == "") ||
 			err != nil && !strings.Contains(err.Error(), c.want) {
@@ -183,7 +186,8 @@ func TestMissingObjectsS30(t *testing.T) {
 	}
 }
 
-func TestProjectedVolumeHasAllItsSourcesS09S30(t *testing.T) {
+// Proves S09, S30.
+func TestProjectedVolumeHasAllItsSources(t *testing.T) {
 	m, _ := manager(t)
 	p := podWith(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},

@@ -19,7 +19,8 @@ import (
 
 // A pools ConfigMap that is missing, empty or unreadable changes no announcement: interfaces and routers stay. A
 // ConfigMap that states that there are no pools does change them.
-func TestPoolsHoldUntilOthersAreSaidS22(t *testing.T) {
+// Proves S22.
+func TestPoolsHoldUntilOthersAreSaid(t *testing.T) {
 	maps := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	memory := filepath.Join(t.TempDir(), "pools.json")
 	start := func() *Announcer {

@@ -23,7 +23,8 @@ func pools(t *testing.T, data map[string]string) []config.Pool {
 const routed = `{"addresses":["203.0.113.0/24"],"bgp":{"asn":64512,"peers":[{"address":"192.0.2.254","asn":64513},{"address":"192.0.2.253","asn":64513,"port":1179}],"holdTimeSeconds":9}}`
 
 // Each machine announces the correct addresses to routers.
-func TestWhatRoutersAreToldS22(t *testing.T) {
+// Proves S22.
+func TestWhatRoutersAreTold(t *testing.T) {
 	nodes := []*corev1.Node{node("x"), node("y"), node("z", excluded)}
 	for name, c := range map[string]struct {
 		self     string

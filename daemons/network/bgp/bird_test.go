@@ -114,7 +114,8 @@ func addresses(list ...string) (all []netip.Addr) {
 	return all
 }
 
-func TestARouterIsToldAddressesS22(t *testing.T) {
+// Proves S22.
+func TestARouterIsToldAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		asn, local uint32
 		wide       bool

@@ -170,7 +170,8 @@ func full(t testing.TB, f nft.Family) *nft.Table {
 }
 
 // What is written can be read back, for every statement and both families, and nft can print it.
-func TestWhatIsPutThereIsReadBackS28(t *testing.T) {
+// Proves S28.
+func TestWhatIsPutThereIsReadBack(t *testing.T) {
 	for _, f := range []nft.Family{nft.IPv4, nft.IPv6} {
 		table := full(t, f)
 		var k Kernel
@@ -212,7 +213,8 @@ func run(t *testing.T, command string) {
 }
 
 // Changes by other programs are detected and reverted: a flush at once, and an edit by the deep check.
-func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
+// Proves S28.
+func TestRulesThatSomebodyChangesAreMissed(t *testing.T) {
 	table := full(t, nft.IPv4)
 	var k Kernel
 	for what, c := range map[string]struct {
@@ -259,7 +261,8 @@ func TestRulesThatSomebodyChangesAreMissedS28(t *testing.T) {
 
 // A change by another program during our transaction is detected afterwards. Removed rules are never taken for those
 // just written.
-func TestRulesThatSomebodyChangesMeanwhileAreMissedS28(t *testing.T) {
+// Proves S28.
+func TestRulesThatSomebodyChangesMeanwhileAreMissed(t *testing.T) {
 	table := full(t, nft.IPv4)
 	var k Kernel
 	apply := func() {
@@ -316,7 +319,8 @@ func TestRulesThatSomebodyChangesMeanwhileAreMissedS28(t *testing.T) {
 }
 
 // A restarted daemon only changes what differs. A table of another type is replaced.
-func TestWhatIsThereIsTakenOverS28(t *testing.T) {
+// Proves S28.
+func TestWhatIsThereIsTakenOver(t *testing.T) {
 	var k, restarted, other Kernel
 	if err := k.Apply(full(t, nft.IPv4)); err != nil {
 		t.Fatal(err)

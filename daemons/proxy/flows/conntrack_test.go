@@ -9,7 +9,6 @@ import (
 )
 
 // A client that reuses a port with a flow to a removed endpoint is not directed to that endpoint.
-//
 // Proves S07.
 func TestWhichFlowsAreForgotten(t *testing.T) {
 	f := &flows{left: map[way]bool{}, all: map[way]bool{}}

@@ -47,9 +47,8 @@ func port(f nft.Family) rules.Port {
 
 // Both variants of iptables print chains as they were written. A restart therefore writes nothing, a flush is detected,
 // and removing leaves other programs' chains.
-//
 // Proves S28.
-func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
+func TestChainsAreWrittenComparedAndRemoved(t *testing.T) {
 	machine := rules.Machine{
 		Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/48")},
 	}
@@ -68,7 +67,8 @@ func TestChainsAreWrittenComparedAndRemovedS28(t *testing.T) {
 
 // The returned number of transactions is never too large. Otherwise another program's flush would be taken for one of
 // our transactions.
-func TestNoMoreTransactionsAreSaidThanThereWereS28(t *testing.T) {
+// Proves S28.
+func TestNoMoreTransactionsAreSaidThanThereWere(t *testing.T) {
 	nat, filter := rules.Chain{
 		Table: "nat",
 		Name:  "KUBE-SVC-AAAAAAAAAAAAAAAA",
@@ -105,9 +105,8 @@ func TestNoMoreTransactionsAreSaidThanThereWereS28(t *testing.T) {
 }
 
 // More chains of all types, which jump to each other, than are written at once.
-//
 // Proves S28.
-func TestManyChainsAreWrittenInPiecesS28(t *testing.T) {
+func TestManyChainsAreWrittenInPieces(t *testing.T) {
 	chains := rules.NewChains(
 		nft.IPv4,
 		rules.Machine{

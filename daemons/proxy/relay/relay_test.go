@@ -23,7 +23,8 @@ func endpoints(list ...string) (eps []rules.Endpoint) {
 	return eps
 }
 
-func TestEndpointsAreTakenInTurnS28(t *testing.T) {
+// Proves S28.
+func TestEndpointsAreTakenInTurn(t *testing.T) {
 	now := time.Unix(0, 0)
 	turns := Turns{Now: func() time.Time { return now }}
 	client := netip.MustParseAddr("10.0.0.9")
@@ -96,7 +97,8 @@ func pipe(t *testing.T) (client, endpoint *net.TCPConn) {
 	return client, endpoint
 }
 
-func TestAHalfThatIsClosedIsClosedOnTheOtherSideS28(t *testing.T) {
+// Proves S28.
+func TestAHalfThatIsClosedIsClosedOnTheOtherSide(t *testing.T) {
 	client, endpoint := pipe(t)
 	deadline := time.Now().Add(10 * time.Second)
 	_, _ = client.SetDeadline(deadline), endpoint.SetDeadline(deadline)
@@ -192,7 +194,8 @@ func TestQuietFlowsCostLittle(t *testing.T) {
 	}
 }
 
-func TestPacketsAreAnsweredAndFlowsAreBoundS28(t *testing.T) {
+// Proves S28.
+func TestPacketsAreAnsweredAndFlowsAreBound(t *testing.T) {
 	var at []string
 	for range 2 {
 		pc, err := net.ListenPacket("udp", "127.0.0.1:0")

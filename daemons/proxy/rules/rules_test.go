@@ -78,7 +78,8 @@ func tableOf(t testing.TB, f nft.Family, all []*corev1.Service, eps []*discovery
 	return table
 }
 
-func TestRulesOfServicesS28S29(t *testing.T) {
+// Proves S28, S29.
+func TestRulesOfServices(t *testing.T) {
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	for _, c := range []struct {
 		name    string
@@ -164,7 +165,8 @@ func chainText(c *Chains) string {
 }
 
 // After any sequence of changes, the table equals a newly built one, and no change is rejected.
-func TestServicesThatChangeLeaveNothingBehindS28(t *testing.T) {
+// Proves S28.
+func TestServicesThatChangeLeaveNothingBehind(t *testing.T) {
 	drawn := func(t *rapid.T, name string) *corev1.Service {
 		return service(name, fmt.Sprintf("10.96.0.%d", rapid.IntRange(1, 3).Draw(t, "ip")), func(s *corev1.Service) {
 			if rapid.Bool().Draw(t, "nodeport") {
@@ -264,9 +266,8 @@ func TestFlowsToForget(t *testing.T) {
 
 // An SCTP association stays with an endpoint that is listed, ready or not, and is forgotten when the endpoint is
 // removed. It is also forgotten when its port gets a first endpoint.
-//
 // Proves S28.
-func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
+func TestAssociationsOfSCTPAreForgottenWithTheirEndpoint(t *testing.T) {
 	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 	port := func(others []netip.AddrPort, eps ...string) []Port {
 		p := Port{Service: "s1", Proto: nft.SCTP, Port: 36412, Others: others}
@@ -310,9 +311,8 @@ func TestAssociationsOfSCTPAreForgottenWithTheirEndpointS28(t *testing.T) {
 
 // A user who may write services in one namespace can choose external addresses freely, but cannot take the traffic of
 // another service.
-//
 // Proves S12, S28.
-func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
+func TestExternalAddressesTakeNothingFromServices(t *testing.T) {
 	address := func(text string) netip.Addr { return netip.MustParseAddr(text) }
 	backend := func(text string) []Endpoint { return []Endpoint{{To: netip.MustParseAddrPort(text)}} }
 	victim := Port{
@@ -373,7 +373,6 @@ func TestExternalAddressesTakeNothingFromServicesS28(t *testing.T) {
 
 // Another service cannot take a load balancer address by listing it as an external IP, with or without endpoints, in
 // all modes.
-//
 // Proves S12, S28, S29.
 func TestExternalAddressesTakeNothingFromLoadBalancers(t *testing.T) {
 	at := netip.MustParseAddr("192.0.2.80")
@@ -482,7 +481,6 @@ func TestServicesOfTheSecondFamily(t *testing.T) {
 
 // TestNoServiceGetsTheEndpointsOfAPIServers checks that packets to the API servers are never translated. A machine that
 // cannot reach them would not learn that the Service was deleted.
-//
 // Proves S28.
 func TestNoServiceGetsTheEndpointsOfAPIServers(t *testing.T) {
 	m := Machine{Pods: machine.Pods, API: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:80"),

@@ -9,7 +9,8 @@ import (
 )
 
 // Until a resize is done, the larger amount counts. An infeasible amount does not.
-func TestPodsThatAreResizedTakeTheLargerSizeS15(t *testing.T) {
+// Proves S15.
+func TestPodsThatAreResizedTakeTheLargerSize(t *testing.T) {
 	cpu := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse(s)}
 	}
@@ -70,7 +71,8 @@ func TestEqualPodsShareTheirShape(t *testing.T) {
 		}, false},
 		"toleration": {func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Key: "k"}} }, false},
 		"claim": {func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
+			p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}
 		}, false},
 	} {
 		if got := pod(c.change); (got == first) != c.equal {

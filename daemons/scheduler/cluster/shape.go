@@ -323,7 +323,8 @@ func (s *Shape) nodes(pod *corev1.Pod) {
 		s.NodeNames, s.OnlyNamed = namedNodes(required)
 	}
 	if len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
-		if p, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.PreferredDuringSchedulingIgnoredDuringExecution); err == nil {
+		if p, err := nodeaffinity.NewPreferredSchedulingTerms(
+			affinity.PreferredDuringSchedulingIgnoredDuringExecution); err == nil {
 			s.Preferred = p // an invalid one prefers nothing
 		}
 	}

@@ -155,7 +155,8 @@ func TestAllIsReadOfAnOlderMemberToo(t *testing.T) {
 			}
 			n++
 		}
-		_, err := s.Commit(t.Context(), store.Txn{Deletes: []string{"/a/4499"}}) // this change is not part of All's result
+		// this change is not part of All's result
+		_, err := s.Commit(t.Context(), store.Txn{Deletes: []string{"/a/4499"}})
 		return err
 	})
 	if err != nil || n != many || revision != before || member.asked != 4 { // one of them identifies the cluster

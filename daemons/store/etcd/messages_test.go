@@ -35,8 +35,10 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 			&pb.TxnRequest{
 				Compare: []*pb.Compare{{Key: []byte("/a"), Target: pb.Compare_MOD,
 					TargetUnion: &pb.Compare_ModRevision{}}},
-				Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: []byte("v")}}}},
-				Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("/a")}}}},
+				Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(
+					"/a"), Value: []byte("v")}}}},
+				Failure: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
+					Key: []byte("/a")}}}},
 			},
 		},
 		"several, long, with leases": {
@@ -55,7 +57,8 @@ func TestRequestsAreEtcdsMessages(t *testing.T) {
 					{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("/a"), Value: long,
 						Lease: 1 << 60}}},
 					{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: long}}},
-					{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("/b")}}},
+					{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(
+						"/b")}}},
 					{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: long}}},
 				},
 				Failure: []*pb.RequestOp{

@@ -41,7 +41,8 @@ func (t *txn) Append(to []byte) []byte {
 		to = open(to, txnCompare, 2+ofBytes(len(g.Key))+1+protowire.SizeVarint(uint64(g.Revision)))
 		to = number(to, compareTarget, targetMod)
 		to = text(to, compareKey, g.Key)
-		to = number(to, compareModRevision, uint64(g.Revision)) // encoded even if it is 0, because it selects what is compared
+		// encoded even if it is 0, because it selects what is compared
+		to = number(to, compareModRevision, uint64(g.Revision))
 	}
 	for i, p := range t.Puts {
 		size := ofBytes(len(p.Key)) + ofBytes(len(p.Value)) + ofNumber(t.leases[i])

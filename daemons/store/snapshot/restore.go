@@ -173,7 +173,10 @@ func dump(server *embed.Etcd, file string) error {
 	if _, err := Check(partial); err != nil {
 		return err
 	}
-	return os.Rename(partial, file)
+	if err := os.Rename(partial, file); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(file))
 }
 
 func weigh(dir string) (bytes int64, err error) {

@@ -243,7 +243,10 @@ func (k *Keeper) Fetch(ctx context.Context, name, file string) (store.Snapshot, 
 			want.SHA256,
 		)
 	}
-	return want, os.Rename(partial, file)
+	if err := os.Rename(partial, file); err != nil {
+		return want, err
+	}
+	return want, syncDir(filepath.Dir(file))
 }
 
 // removeRemote removes snapshots from the bucket, their records first.

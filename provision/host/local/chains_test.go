@@ -11,7 +11,7 @@ import (
 
 // The cleanup removes the service chains that a node leaves behind, and keeps the rules of others.
 // Proves P07.
-func TestChainsOfServicesAreTakenAwayP07(t *testing.T) {
+func TestChainsOfServicesAreTakenAway(t *testing.T) {
 	stack := netns.New(t)
 	run := func(line string) (string, error) {
 		words := strings.Fields(line)

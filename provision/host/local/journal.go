@@ -20,8 +20,8 @@ func journal(ctx context.Context, match ...string) string {
 	return lastWords(string(out))
 }
 
-// lastWords returns the lines that say why a program ended. A Go program that crashes writes its reason first and then
-// the stacks of its goroutines, which fill the end of the journal and do not help an operator.
+// lastWords returns the lines that contain the reason why a program ended. A Go program that crashes writes its reason
+// first, and then the stacks of its goroutines. The stacks fill the end of the journal and do not help an operator.
 func lastWords(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	end := len(lines)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestFiguresAreComparedWithAnEarlierReport reads the report that the program writes itself. Proves P09.
+// TestFiguresAreComparedWithAnEarlierReport parses a report that the program writes.
 func TestFiguresAreComparedWithAnEarlierReport(t *testing.T) {
 	before := last(report([]figure{
 		{work: "create pod, json", unit: "CPU ms", upstream: 1.21, mark: 0.3, measured: 0.168, note: "0.15 to 0.18"},

@@ -1,6 +1,6 @@
-// Command plan measures the provisioner: reading configurations, a run with a thousand machines in memory, and on a lab
-// of real machines an installation, two thousand objects, and the same files installed by Ansible. It writes
-// docs/benchmarks-plan.md, which states for each mark whether it was met.
+// Command plan measures the provisioner: reading configurations, and a run with a thousand machines in memory. On a lab
+// of real machines it measures an installation, two thousand objects, and the same files installed by Ansible. It
+// writes docs/benchmarks-plan.md, which states for each mark whether it was met.
 package main
 
 import (

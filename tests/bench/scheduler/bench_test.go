@@ -10,7 +10,7 @@ import (
 	"clusterctl/tests/cluster"
 )
 
-// The parts that need a control plane, with amounts that say nothing of speed: whether they measure at all.
+// The parts that need a control plane complete a measurement. The amounts are too small to show performance.
 func TestEveryPartMeasures(t *testing.T) {
 	bin, err := cluster.Bundle()
 	if err != nil {
@@ -19,7 +19,7 @@ func TestEveryPartMeasures(t *testing.T) {
 	b := &bench{bin: bin, runs: 1, size: full.dividedBy(1000)}
 	for _, p := range parts {
 		if p.name == "algorithm" {
-			continue // it compiles the scheduler anew
+			continue // it compiles the scheduler again
 		}
 		if err := p.work(b, t.Context()); err != nil {
 			t.Fatalf("%s: %v", p.name, err)

@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// world is a node with a pod of an owner, all as it should be.
+// world returns a node with a pod of an owner, without violations.
 func world() World {
 	made := metav1.NewTime(noon)
 	meta := metav1.ObjectMeta{
@@ -50,15 +50,28 @@ func world() World {
 func TestInvariantsThatAreBrokenAreFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		change       func(*World)
-		first, later int // findings at once, and after the settling time
+		first, later int // number of findings at once, and after the settling time
 	}{
-		"as it should be":              {func(*World) {}, 0, 0},
-		"a pod on two nodes":           {func(w *World) { w.Trusted["n2"] = false; w.Running["n2"] = map[string][]string{"u": {"c2"}} }, 1, 0},
-		"a pod on another node":        {func(w *World) { w.Running = map[string]map[string][]string{"n2": {"u": {"c2"}}} }, 1, 0},
-		"a container without a pod":    {func(w *World) { w.Running["n1"]["v"] = []string{"c3"} }, 0, 1},
-		"the same on a lost machine":   {func(w *World) { w.Running["n1"]["v"] = []string{"c3"}; w.Trusted["n1"] = false }, 0, 0},
-		"more requested than there is": {func(w *World) { w.Nodes[0].Status.Allocatable["cpu"] = resource.MustParse("900m") }, 1, 0},
-		"an owner that is gone":        {func(w *World) { w.Owners = nil }, 0, 1},
+		"as it should be": {func(*World) {}, 0, 0},
+		"a pod on two nodes": {func(w *World) {
+			w.Trusted["n2"] = false
+			w.Running["n2"] = map[string][]string{"u": {"c2"}}
+		}, 1, 0},
+		"a pod on another node": {func(w *World) {
+			w.Running = map[string]map[string][]string{"n2": {"u": {
+				"c2"}}}
+		}, 1, 0},
+		"a container without a pod": {func(w *World) { w.Running["n1"]["v"] = []string{"c3"} }, 0, 1},
+		"the same on a lost machine": {func(w *World) {
+			w.Running["n1"]["v"] = []string{
+				"c3"}
+			w.Trusted["n1"] = false
+		}, 0, 0},
+		"more requested than there is": {func(w *World) {
+			w.Nodes[0].Status.Allocatable["cpu"] = resource.MustParse(
+				"900m")
+		}, 1, 0},
+		"an owner that is gone": {func(w *World) { w.Owners = nil }, 0, 1},
 		"a dependent before its owner": {func(w *World) { w.Owners["o"] = metav1.NewTime(noon.Add(time.Second)) }, 1,
 			0},
 	} {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ops lays operations one after the other, a second each.
+// ops makes operations sequential, each of one second.
 func ops(list ...Operation) []Operation {
 	for i := range list {
 		list[i].Key, list[i].Client = "k", i

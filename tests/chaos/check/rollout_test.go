@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A surge and a lack are seen at the event that makes them, and a right order of the same events is not refused.
+// Too many and too few pods are found at the event that causes them, and a correct order of the same events passes.
 func TestRolloutSeesTooManyAndTooFewPods(t *testing.T) {
 	type event struct {
 		uid            string

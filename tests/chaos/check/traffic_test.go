@@ -16,7 +16,7 @@ func TestFailuresAreExcusedOnlyInTheirWindow(t *testing.T) {
 		excused bool
 	}{
 		{"n1", 5 * time.Second, 0.1, false},
-		{"n1", 9 * time.Second, 2, true}, // the fault came while it ran
+		{"n1", 9 * time.Second, 2, true}, // the fault began during the request
 		{"n1", 15 * time.Second, 0.1, true},
 		{"n1", 21 * time.Second, 0.1, false},
 		{"n1", 35 * time.Second, 0.1, true},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The data that is checked in is what the published schema comes to.
+// The generated data in the repository is up to date.
 func TestTheDataIsWhatTheSchemaComesTo(t *testing.T) {
 	files, err := generate(filepath.Join("..", "testdata"))
 	if err != nil {

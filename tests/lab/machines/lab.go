@@ -247,8 +247,8 @@ func (l *Lab) Machine(name string) *Machine {
 	return nil
 }
 
-// Key returns the path of the private SSH key that every machine accepts for root, for admin (who may use sudo with the
-// password "admin") and for guest (who may not).
+// Key returns the path of the private SSH key that every machine accepts for root, admin and guest. admin may use sudo
+// with the password "admin", and guest may not use sudo.
 func (l *Lab) Key() string { return filepath.Join(l.Home(), ".ssh", "id_ed25519") }
 
 // KnownHosts returns the path of a known_hosts file with every machine's key.

@@ -1,6 +1,6 @@
-// Package walk implements the two ends of the matrix of packets: a client that sends questions to many addresses by
-// many protocols at once and reports the outcomes, and servers that answer with their own name and the client's
-// address. The matrix decides which outcomes are correct.
+// Package walk implements the two ends of the matrix of packets. A client sends questions to many addresses by many
+// protocols at the same time and reports the outcomes. Servers answer with their own name and the client's address. The
+// matrix decides which outcomes are correct.
 package walk
 
 import (

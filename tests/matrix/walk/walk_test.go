@@ -15,7 +15,7 @@ import (
 	"clusterctl/tests/netns"
 )
 
-// TestMain is also either end of a walk as a process of its own, whose threads are all in one network.
+// TestMain can also run either end of a walk as a separate process, whose threads are all in one network namespace.
 func TestMain(m *testing.M) {
 	var err error
 	switch os.Getenv("WALK") {
@@ -61,7 +61,7 @@ func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
 		for family, host := range map[int]string{4: "10.0.0.1", 6: "[fd00::1]"} {
 			for port, want := range map[int]string{9000: Reached, 9001: Refused} {
 				if p == "SCTP" && want == Refused {
-					want = Dropped // a raw socket takes it, and does not answer
+					want = Dropped // a raw socket accepts it and does not answer
 				}
 				asks[fmt.Sprintf("%s %s:%d: %s", p, host, port, want)] = Ask{
 					Protocol: p,
@@ -88,7 +88,7 @@ func TestWalkSaysWhoAnsweredByEachProtocolAndWhatBecameOfTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Listeners open in their own time.
+	// The servers take some time to start listening.
 	for end := time.Now().Add(10 * time.Second); ; {
 		asking := process(t, "ask")
 		asking.Stdin, asking.Stderr = bytes.NewReader(in.Bytes()), os.Stderr

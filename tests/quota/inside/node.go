@@ -52,7 +52,8 @@ func (n *node) use(name string, bytes int64) (done func() error, err error) {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID("pod-" + name)},
 		Spec: corev1.PodSpec{Volumes: []corev1.Volume{{
-			Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}},
+			Name: "v", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}},
 	}
 	done = func() error { return n.Teardown(string(p.UID)) }
 	_, err = n.Setup(context.Background(), p)

@@ -286,7 +286,6 @@ func TestListenersAreToldWhetherTheyAreServed(t *testing.T) {
 }
 
 // A changed route only rebuilds the rules of its hosts.
-//
 // Proves S32.
 func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 	b := builder(nil)
@@ -336,7 +335,6 @@ func TestOnlyWhatChangedIsMadeAnew(t *testing.T) {
 }
 
 // If Gateways share the machines' addresses, the older one gets a conflicting listener until it is removed.
-//
 // Proves S32.
 func TestGatewaysShareTheMachinesPorts(t *testing.T) {
 	b := builder(map[int]bool{80: false, 443: true})

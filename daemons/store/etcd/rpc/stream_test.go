@@ -114,7 +114,8 @@ func TestAServerIsAskedOnceAndSaysAllThereIs(t *testing.T) {
 	_, at := serveAll(t, &server{all: func(r *pb.RangeRequest, to pb.KV_RangeStreamServer) error {
 		for i := range many {
 			kv := &mvccpb.KeyValue{Key: fmt.Append(r.Key, i), Value: value}
-			if err := to.Send(&pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv}}}); err != nil {
+			if err := to.Send(&pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{
+				kv}}}); err != nil {
 				return err
 			}
 		}
