@@ -18,6 +18,8 @@ const (
 	dialTimeout = 5 * time.Second
 	// openTime limits how long a router may take to send its OPEN message. RFC 4271 suggests a hold time of minutes.
 	openTime = 15 * time.Second
+	// stopTime limits how long a pending write may take after the session's context has ended.
+	stopTime = time.Second
 	// restartTime is how long, in seconds, a router keeps the routes of a session that ended without a notification. A
 	// restarted daemon is back by then. A machine that is shut down loses packets for no longer than that.
 	restartTime = 5
@@ -43,9 +45,17 @@ func (c *session) run(ctx context.Context, established func()) error {
 	}
 	defer conn.Close()
 	c.conn = conn
-	if err := c.open(); err != nil {
+	c.hold = openTime                                             // until both sides have agreed
+	opened := context.AfterFunc(ctx, func() { _ = conn.Close() }) // a silent router must not delay the stop
+	err = c.open()
+	if !opened() {
+		return ctx.Err()
+	}
+	if err != nil {
 		return err
 	}
+	// A write that waits for the router ends soon after ctx. The notification after it has a deadline of its own.
+	defer context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now().Add(stopTime)) })()
 	established()
 	heard := make(chan *bgp.BGPMessage)
 	failed := make(chan error, 1)
