@@ -182,9 +182,11 @@ func TestACreationStopsWhenTheJobIsDeleted(t *testing.T) {
 			factory := informers.New(client)
 			j := New(loop.Context{Client: client, Informers: factory, Events: record.NewFakeRecorder(2000),
 				Log: slog.New(slog.DiscardHandler)}).(*controller)
-			factory.StartWithContext(t.Context())
-			factory.WaitForCacheSync(t.Context().Done())
+			// The informer is not started: its events must not undo the changes of the test.
 			indexer := informers.Jobs(factory).Informer().GetIndexer()
+			if err := indexer.Add(job); err != nil {
+				t.Fatal(err)
+			}
 			made := make(chan struct{}, 1000)
 			client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 				if len(made) == 0 {
