@@ -52,7 +52,7 @@ func full(t *testing.T, filling *corev1.Pod) (n *node, m *fullBy) {
 	n.options.Machine = m
 	k := n.built()
 	for i := range k.chores {
-		k.chores[i].every = time.Millisecond
+		k.chores[i].every = 10 * time.Millisecond
 	}
 	n.runs(k)
 	n.create(filling)

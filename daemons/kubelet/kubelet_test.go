@@ -104,7 +104,7 @@ var _ io.Writer = testOutput{}
 // until waits until ok returns true.
 func (n *node) until(what string, ok func() bool) {
 	n.t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

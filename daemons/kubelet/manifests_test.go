@@ -32,7 +32,7 @@ func TestADirectoryOfStaticPodsIsWatchedWheneverItComes(t *testing.T) {
 		case <-w.watcher.Events:
 		case err := <-w.watcher.Errors:
 			t.Fatalf("%s: %v", what, err)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("nothing was told of %s", what)
 		}
 	}

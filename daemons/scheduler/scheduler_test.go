@@ -73,7 +73,7 @@ func wait(t *testing.T, condition func() error) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		err := condition()
 		if err == nil {

@@ -189,7 +189,7 @@ func (c *cluster) told(want ...string) {
 			if got != w {
 				c.Errorf("event %q, want %q", got, w)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			c.Fatalf("no event %q", w)
 		}
 	}

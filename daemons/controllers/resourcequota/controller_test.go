@@ -51,7 +51,7 @@ func TestAPodThatEndsLateIsNotCountedOnceItIsGone(t *testing.T) {
 	}
 	wait := func(what string, done func() bool) {
 		t.Helper()
-		deadline := time.After(10 * time.Second)
+		deadline := time.After(time.Minute)
 		look := time.NewTicker(5 * time.Millisecond)
 		defer look.Stop()
 		for !done() {
