@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// counts is the number of tests by their outcome. Subtests count, but tests with subtests do not.
+// counts is the number of tests by their outcome. Subtests count. A test with subtests counts only if it fails although
+// none of them does.
 type counts struct{ passed, failed, skipped int }
 
 // event is one line of go test -json.
@@ -28,7 +29,7 @@ type tests struct {
 	failing []string // the output of failed tests
 
 	output  map[string]*strings.Builder // of running tests, by package and test
-	parents map[string]bool             // tests with subtests
+	parents map[string]bool             // tests with subtests, and whether one of these failed
 }
 
 // maxOutput is how many bytes of one failed test's output are printed.
@@ -65,13 +66,15 @@ func (t *tests) take(e event, log io.Writer) {
 		t.output[key].WriteString(e.Output)
 	case "pass", "fail", "skip":
 		if at := strings.LastIndexByte(e.Test, '/'); at > 0 {
-			t.parents[e.Package+" "+e.Test[:at]] = true
+			parent := e.Package + " " + e.Test[:at]
+			t.parents[parent] = t.parents[parent] || e.Action == "fail"
 		}
 		if e.Action == "fail" || e.Action == "build-fail" {
 			t.failing = append(t.failing, t.text(key))
 		}
 		delete(t.output, key)
-		if e.Test == "" || t.parents[key] {
+		failedBelow, isParent := t.parents[key]
+		if e.Test == "" || isParent && (failedBelow || e.Action != "fail") {
 			return
 		}
 		switch e.Action {

@@ -96,6 +96,8 @@ func TestEventsAreCountedByTheirLowestTests(t *testing.T) {
 {"Action":"run","Package":"p","Test":"TestA/two"}
 {"Action":"pass","Package":"p","Test":"TestA/two"}
 {"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"pass","Package":"p","Test":"TestD/one"}
+{"Action":"fail","Package":"p","Test":"TestD"}
 {"Action":"run","Package":"p","Test":"TestB"}
 {"Action":"skip","Package":"p","Test":"TestB"}
 {"Action":"run","Package":"p","Test":"TestC"}
@@ -106,7 +108,7 @@ not an event
 	var events tests
 	var log strings.Builder
 	events.read(strings.NewReader(stream), &log)
-	if want := (counts{passed: 1, failed: 1, skipped: 1}); events.counts != want {
+	if want := (counts{passed: 2, failed: 2, skipped: 1}); events.counts != want {
 		t.Errorf("counted %+v, want %+v", events.counts, want)
 	}
 	failures := events.failures()
