@@ -274,11 +274,13 @@ func (k *Kubelet) usageByPod(ctx context.Context) (map[types.UID]podUsage, error
 		return nil, err
 	}
 	for _, s := range stats {
-		used := podUsage{processes: int64(s.GetLinux().GetProcess().GetProcessCount().GetValue())}
+		uid := types.UID(s.GetAttributes().GetMetadata().GetUid())
+		used := usage[uid] // a pod may have a former sandbox, too
+		used.processes += int64(s.GetLinux().GetProcess().GetProcessCount().GetValue())
 		for _, c := range s.GetLinux().GetContainers() {
 			used.memory += int64(c.GetMemory().GetWorkingSetBytes().GetValue())
 		}
-		usage[types.UID(s.GetAttributes().GetMetadata().GetUid())] = used
+		usage[uid] = used
 	}
 	return usage, nil
 }
