@@ -21,8 +21,8 @@ import (
 // meanwhile.
 // Proves S12.
 func TestAListGoesOnUntilItsRevisionIsCompacted(t *testing.T) {
-	names := slices.Sorted(maps.Keys(stores))
-	for _, name := range names[:amount.Of(len(names), 1)] {
+	kinds := slices.Sorted(maps.Keys(stores))
+	for _, name := range kinds[:amount.Of(len(kinds), 1)] {
 		t.Run(name, func(t *testing.T) {
 			s := stores[name](t)
 			cfg := start(t, s, nil)

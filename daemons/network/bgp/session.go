@@ -45,8 +45,9 @@ func (c *session) run(ctx context.Context, established func()) error {
 	}
 	defer conn.Close()
 	c.conn = conn
-	c.hold = openTime                                             // until both sides have agreed
-	opened := context.AfterFunc(ctx, func() { _ = conn.Close() }) // a silent router must not delay the stop
+	c.hold = openTime // both sides agree on another time in open
+	// A silent router must not delay the stop.
+	opened := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	err = c.open()
 	if !opened() {
 		return ctx.Err()

@@ -50,7 +50,8 @@ func TestHistogramsAreNativeInProtobufAlone(t *testing.T) {
 		return res.Header.Get("Content-Type"), data
 	}
 	kind, data := get(
-		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,text/plain;version=0.0.4;q=0.2",
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7," +
+			"text/plain;version=0.0.4;q=0.2",
 	)
 	if !strings.HasPrefix(kind, "application/vnd.google.protobuf") {
 		t.Fatalf("the answer is %s", kind)
