@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -324,7 +325,10 @@ func TestAFlowThatFillsItsQueuesLeavesOthersTheirTurn(t *testing.T) {
 	}
 }
 
-func TestAFullQueueAndALongWaitAreRefused(t *testing.T) {
+func TestAFullQueueAndALongWaitAreRefused(t *testing.T) { synctest.Test(t, testFullQueue) }
+
+// testFullQueue runs on a clock of its own, so that both requests wait before the first has waited too long.
+func testFullQueue(t *testing.T) {
 	none := int32(0)
 	c := controller(t, custom(limited("a", 1, 0, &none, queues(1, 1, 2))), 6)
 	held := must(t, c, "a", 1)
